@@ -1,0 +1,124 @@
+"""What a gate is made of, what it plans from and what it decides on.
+
+A gate is a module with three names: `CONTRACT`, `plan` and `decide`. Both functions are pure: they
+touch no device, no process and no file, and are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from adjudge.contract import Contract, Finding
+from adjudge.observation import Observation
+from adjudge.probe import Probe
+from adjudge.task import Candidate, Discovery, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything known before the gates plan."""
+
+    task: Task
+    candidate: Candidate
+    discovery: Discovery
+    #: The crossed probes of this candidate: every pair of factor levels appears in one of them.
+    crossed: tuple[Probe, ...]
+    runner: str = "interpret"
+
+    @property
+    def ordinary(self) -> Probe:
+        """The ordinary run at the base point, the clean baseline of every gate."""
+        return Probe(sizes=self.discovery.base)
+
+    def is_declared(self, probe: Probe) -> bool:
+        """Whether the probe lies within what the task declares: its own sizes, distribution,
+        layout, weights and dtype, and nothing unusual about memory, order or history beyond what
+        any caller may see (fill, guard, schedule, repeat, process and calls with other content are
+        the machine's and the caller's doing, so they never take a probe out of the scope)."""
+        native = tuple(sorted(self.task.native.items()))
+        sizes_declared = probe.sizes == native or probe.sizes in self.task.declared.sizes
+        ordinary = (
+            probe.distribution == "declared"
+            and probe.special == "none"
+            and probe.layout == "contiguous"
+            and probe.dtype == "native"
+            and probe.weights == "seeded"
+            and "parameter" not in probe.history
+        )
+        return sizes_declared and ordinary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One observation against the oracle, every output and every element."""
+
+    #: "equal" (bit for bit with the native reference), "within" (the envelope holds), "metadata"
+    #: (number, dtype or shape of outputs), "class" (NaN, infinities and finite values stand elsewhere
+    #: than the oracle's), "value" (beyond the envelope), "undecided" (our side failed; see reason).
+    outcome: str
+    reason: str = ""
+    #: Path of the first offending output.
+    where: str = ""
+    index: tuple[int, ...] | None = None
+    expected: str = ""
+    got: str = ""
+    bound: str = ""
+    #: Largest error over its bound.
+    excess: float = 0.0
+    #: Root-mean-square error over the root-mean-square envelope, all outputs.
+    rms: float = 0.0
+    affected: int = 0
+    total: int = 0
+    #: Elements left out because the oracle is not definite there.
+    excluded: int = 0
+    beyond_worst_case: bool = False
+    #: True if no tolerance was involved (classes, exact lattices, integer outputs).
+    exact: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome in ("equal", "within")
+
+    @property
+    def broken(self) -> bool:
+        return self.outcome in ("metadata", "class", "value")
+
+
+class Evidence(Protocol):
+    """What `decide` reads. Looking something up twice gives the same answer."""
+
+    @property
+    def scene(self) -> Scene: ...
+
+    @property
+    def observations(self) -> Mapping[Probe, Observation]:
+        """Every probe that was run, planned by whichever gate."""
+        ...
+
+    @property
+    def skipped(self) -> Mapping[Probe, str]:
+        """Probes that were planned and not run, with the reason (budget, outside the domain)."""
+        ...
+
+    def compare(self, probe: Probe) -> Comparison:
+        """The observation of `probe` against the oracle, in the regime that the candidate is held to."""
+        ...
+
+    def reference_moves(self, probe: Probe, other: Probe) -> bool:
+        """Whether the native reference's own bits differ between the two probes.
+
+        Where they do, no candidate owes bit equality, and the envelope decides.
+        """
+        ...
+
+
+class Gate(Protocol):
+    """A module under `adjudge.gates`."""
+
+    CONTRACT: Contract
+
+    def plan(self, scene: Scene) -> Iterable[Probe]: ...
+
+    def decide(self, evidence: Evidence) -> Finding: ...

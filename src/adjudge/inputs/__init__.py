@@ -1,0 +1,1 @@
+"""What a candidate is fed: counter-based values, boundary shapes, layouts, special values, recipes."""
