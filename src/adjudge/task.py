@@ -138,8 +138,10 @@ class Discovery:
     seconds: float = 0.0
     #: How weights are matched: "none", "by name", "by seed", or "unmatched: why".
     weights: str = "none"
-    #: dtypes, shapes and strides of the outputs.
-    outputs: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    #: Inputs and parameters that the reference itself writes: nobody else is blamed for them.
+    reference_writes: tuple[str, ...] = ()
+    #: True if an output of the reference shares storage with one of its inputs or parameters.
+    reference_aliases: bool = False
 
     @property
     def uses_kernels(self) -> bool:

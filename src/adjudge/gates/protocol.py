@@ -106,6 +106,19 @@ class Evidence(Protocol):
         """The observation of `probe` against the oracle, in the regime that the candidate is held to."""
         ...
 
+    @property
+    def device(self) -> str:
+        """The device that inputs claim to be on in this runner."""
+        ...
+
+    def below_required(self) -> Finding | None:
+        """The violation for a precision grade below what the task requires, or None.
+
+        Other probes are then judged in the regime that the candidate does meet, so that one
+        precision fault is one conviction.
+        """
+        ...
+
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         """Whether the native reference's own bits differ between the two probes.
 

@@ -1,0 +1,65 @@
+"""Inputs and parameters are bit-identical afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from adjudge.contract import Contract, Finding, Kind, Violation
+from adjudge.gates.protocol import Evidence, Scene
+from adjudge.gates.reading import baseline_unusable, passed, violated, weight
+from adjudge.observation import Observation
+from adjudge.probe import Probe
+
+CONTRACT = Contract(
+    identifier="mutates-input",
+    summary="writes over its inputs or parameters",
+    kind=Kind.EXACT,
+    scope="Every input tensor, every parameter and buffer, on every run that any gate asks for.",
+    precondition="The task does not declare the argument in-place, and the reference itself leaves "
+    "it alone.",
+    postcondition="Inputs, parameters and buffers hold the same bytes after the call as before.",
+    tolerance="None: byte equality.",
+    oracle="The bytes that the judge put there.",
+    measurement="Inputs lie in memory that the judge shares with the worker and reads back itself.",
+    signature="The name of the argument or parameter that changed.",
+)
+
+
+def plan(scene: Scene) -> Iterable[Probe]:
+    return [scene.ordinary]
+
+
+def decide(evidence: Evidence) -> Finding:
+    scene = evidence.scene
+    allowed = {*scene.task.declared.in_place, *scene.discovery.reference_writes}
+    changed = {
+        probe: names
+        for probe, observation in evidence.observations.items()
+        if (names := _changed(observation, allowed))
+    }
+    if changed:
+        probe = min(changed, key=weight)
+        names = changed[probe]
+        violation = Violation(
+            probe=probe,
+            signature="mutated",
+            message=f"{', '.join(names)} changed during the call",
+            where=names[0],
+            bound="byte equality",
+            digests=evidence.observations[probe].digests,
+        )
+        return violated(
+            CONTRACT, evidence, violation, exact=True, probes=len(evidence.observations)
+        )
+    unusable = baseline_unusable(CONTRACT, evidence, scene.ordinary)
+    if unusable is not None:
+        return unusable
+    count = sum(o.answered for o in evidence.observations.values())
+    return passed(CONTRACT, f"unchanged over {count} runs", probes=count)
+
+
+def _changed(observation: Observation, allowed: set[str]) -> list[str]:
+    if not observation.answered:
+        return []
+    names = [*observation.mutated_inputs, *observation.mutated_parameters]
+    return [name for name in names if name not in allowed]

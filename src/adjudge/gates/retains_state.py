@@ -1,0 +1,87 @@
+"""An answer depends on the call's own inputs, not on the calls before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from adjudge.contract import Contract, Finding, Kind, Outcome, Violation
+from adjudge.gates.protocol import Evidence, Scene
+from adjudge.gates.reading import decide_bits, violated, weight
+from adjudge.probe import Probe
+
+CONTRACT = Contract(
+    identifier="retains-state",
+    summary="answers a call from an earlier one",
+    kind=Kind.EXACT,
+    scope="Sequences of calls on one instance, up to the 40th. A parameter changed between calls "
+    "is extended, unless the task declares training.",
+    precondition="The reference itself repeats its bits under the same sequence.",
+    postcondition="The last call of a sequence gives the bits it gives alone; no output shares "
+    "storage with an input (unless the reference's does) or with an earlier output still alive.",
+    tolerance="None: bit equality.",
+    oracle="The candidate's own answer to the same call made first.",
+    measurement="The same call a second, 13th and 40th time; after a call with other content; "
+    "after other content in the very same tensors; after a change of parameters. Earlier outputs "
+    "are kept alive and looked at again.",
+    signature="A call whose bits depend on its history, or an output that aliases.",
+)
+
+HISTORIES: tuple[tuple[str, ...], ...] = (
+    ("same",),
+    ("other",),
+    ("same", "other"),
+    ("in-place",),
+    ("same",) * 12,
+    ("same",) * 39,
+)
+
+
+def plan(scene: Scene) -> Iterable[Probe]:
+    histories = HISTORIES + ((("parameter",),) if scene.task.parameters else ())
+    return [scene.ordinary, *(replace(scene.ordinary, history=history) for history in histories)]
+
+
+def decide(evidence: Evidence) -> Finding:
+    scene = evidence.scene
+    ordinary = scene.ordinary
+    finding = decide_bits(
+        CONTRACT,
+        evidence,
+        [
+            (probe.without(["history"]), probe)
+            for probe in evidence.observations
+            if probe.history
+        ],
+        signature="history",
+        message="the answer depends on calls made before",
+    )
+    if finding.outcome is Outcome.VIOLATION:
+        return finding
+    aliasing = _aliasing(evidence)
+    if aliasing is not None:
+        return violated(CONTRACT, evidence, aliasing, exact=True, probes=finding.probes)
+    return finding if finding.probes else replace(finding, probes=int(ordinary is not None))
+
+
+def _aliasing(evidence: Evidence) -> Violation | None:
+    found: dict[Probe, str] = {}
+    allowed = evidence.scene.discovery.reference_aliases
+    for probe, observation in evidence.observations.items():
+        for output in observation.outputs:
+            if output.aliases and not allowed:
+                found[probe] = f"output{output.path} shares storage with {output.aliases[0]}"
+            elif output.aliases_previous and not allowed:
+                found[probe] = f"output{output.path} shares storage with an earlier output"
+        if observation.earlier_output_changed and not allowed:
+            found[probe] = "an output handed out earlier was changed by a later call"
+    if not found:
+        return None
+    probe = min(found, key=weight)
+    return Violation(
+        probe=probe,
+        signature="alias",
+        message=found[probe],
+        bound="storage of its own",
+        digests=evidence.observations[probe].digests,
+    )

@@ -1,0 +1,59 @@
+"""The right answer on every shape of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from adjudge.contract import Contract, Finding, Kind
+from adjudge.gates.protocol import Evidence, Scene
+from adjudge.gates.reading import decide_values
+from adjudge.inputs.boundaries import boundary_sizes
+from adjudge.probe import Probe
+from adjudge.task import merged
+
+CONTRACT = Contract(
+    identifier="shape-dependent",
+    summary="gives a wrong answer at another shape",
+    codes=("CMP-03", "C-CMP-03"),
+    kind=Kind.DERIVED,
+    scope="Every size of every dimension symbol of the task; the native size is declared, the "
+    "others are extended.",
+    precondition="The reference, constructed at that shape, answers on real tensors.",
+    postcondition="The answer is right at every shape, or the candidate raises a clear error.",
+    tolerance="The error envelope of the reference at that shape.",
+    oracle="The reference in float64 at that shape.",
+    measurement="Each symbol alone takes its boundary values: 0, 1, 2, 3, primes, powers of two "
+    "and their neighbours, multiples of the kernel's own block constants and their neighbours, the "
+    "native size and its neighbours where affordable. Pairs of symbols are crossed with layouts, "
+    "values and memory in a covering array.",
+    signature="A wrong element, or a crash, at a shape where the ordinary shape is clean. A clear "
+    "error is a refusal.",
+)
+
+#: Sizes tried for one symbol, smallest first. With the twenty-odd crossed probes this keeps a
+#: two-symbol task near fifty shapes, about a second of interpreter time for a small kernel.
+SIZES_PER_SYMBOL = 14
+#: Elements along one symbol: past this the interpreter takes seconds a run.
+LARGEST = 2100
+
+
+def plan(scene: Scene) -> Iterable[Probe]:
+    return list(_probes(scene))
+
+
+def _probes(scene: Scene) -> Iterator[Probe]:
+    ordinary = scene.ordinary
+    base = dict(scene.discovery.base)
+    for symbol in scene.task.symbols:
+        cap = min(LARGEST, max(symbol.native + 1, 2))
+        sizes = boundary_sizes(symbol, scene.discovery.blocks, cap)[:SIZES_PER_SYMBOL]
+        for size in sizes:
+            if size != base.get(symbol.name):
+                yield ordinary.at(merged(base, **{symbol.name: size}))
+    if scene.discovery.native is not None:
+        yield replace(ordinary, sizes=scene.discovery.native)
+
+
+def decide(evidence: Evidence) -> Finding:
+    return decide_values(CONTRACT, evidence, plan(evidence.scene))

@@ -1,0 +1,1 @@
+"""Plans, asks the worker, decides. Never imports a candidate."""

@@ -1,0 +1,240 @@
+"""From a probe to the bytes of one run: the judge's side of what a candidate is fed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from adjudge import arrays
+from adjudge.inputs import layouts
+from adjudge.inputs.levels import STRUCTURED
+from adjudge.inputs.sampler import Sampler
+from adjudge.inputs.specials import apply_special
+from adjudge.probe import Probe
+from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.worker.client import Call, RunRequest, TensorImage
+
+#: Seed of the weights. Any number would do; it is KernelBench's, so that a failure seen here can be
+#: looked for there.
+WEIGHT_SEED = 42
+#: Added to a probe's seed for the "other" content of a history.
+OTHER = 104_729
+
+Weights = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One probe made concrete."""
+
+    probe: Probe
+    #: What the observed call is given; the oracle evaluates the reference on exactly this.
+    arguments: Arguments
+    request: RunRequest
+    #: SHA-256 over the input bytes: a replay must see the same.
+    digest: str
+
+
+class CaseBuilder:
+    """Builds cases for one program."""
+
+    def __init__(self, program: Program, *, by_name: bool) -> None:
+        self.program = program
+        #: True if the reference's state is loaded into the candidate by name.
+        self.by_name = by_name
+
+    def build(self, probe: Probe) -> Case:
+        """The case of `probe`.
+
+        Raises:
+            OutsideDomain: the reference, its inputs or the factor do not exist at this point.
+        """
+        arguments = self.arguments(probe)
+        images = self._images(arguments, probe)
+        calls, first_weights = self._calls(probe, arguments, images)
+        request = RunRequest(
+            init_args=arguments.init_args,
+            init_kwargs=dict(arguments.init_kwargs),
+            seed=WEIGHT_SEED,
+            redrawn=probe.weights == "redrawn",
+            weights=first_weights,
+            calls=calls,
+            fill=probe.fill,
+            guard=probe.guard,
+            schedule=probe.schedule,
+            config=probe.config,
+            record_accesses=False,
+            training=None,
+        )
+        return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
+
+    def arguments(self, probe: Probe) -> Arguments:
+        """Drawn, special value placed, and made consistent with a layout that ties elements."""
+        sampler = Sampler(probe.seed, probe.distribution)
+        arguments = self.program.arguments(dict(probe.sizes), sampler)
+        if probe.special != "none":
+            arguments, placed = apply_special(arguments, probe.special, probe.seed)
+            if not placed:
+                raise OutsideDomain("no float input can hold a special value")
+        if probe.layout in ("expanded", "overlapping"):
+            arguments = self._tied(arguments, probe)
+        return arguments
+
+    def make(self, probe: Probe, arguments: Arguments) -> Callable[[], Callable[..., Any]]:
+        """A factory of fresh references for the case."""
+        redrawn = probe.weights == "redrawn"
+        return lambda: self.program.construct(arguments, seed=WEIGHT_SEED, redrawn=redrawn)
+
+    def weights(self, arguments: Arguments, *, redrawn: bool) -> Weights | None:
+        """The reference's state by name, or None where weights are matched by seed or absent."""
+        if not self.by_name:
+            return None
+        reference = self.program.construct(arguments, seed=WEIGHT_SEED, redrawn=redrawn)
+        if not isinstance(reference, torch.nn.Module):
+            return None
+        return {name: arrays.to_numpy(t).copy() for name, t in reference.state_dict().items()}
+
+    def _calls(
+        self, probe: Probe, arguments: Arguments, images: _Images
+    ) -> tuple[tuple[Call, ...], Weights | None]:
+        weights = self.weights(arguments, redrawn=probe.weights == "redrawn")
+        if not probe.history:
+            return (Call(args=images.args, kwargs=images.kwargs),), weights
+        calls: list[Call] = []
+        last: dict[str, Any] = {}
+        first = weights
+        for name in probe.history:
+            if name == "same":
+                calls.append(Call(args=images.args, kwargs=images.kwargs))
+            elif name == "parameter":
+                if weights is None:
+                    raise OutsideDomain("parameters can be changed only where they match by name")
+                other = self.weights(arguments, redrawn=probe.weights != "redrawn")
+                first, last["weights"] = other, weights
+                calls.append(Call(args=images.args, kwargs=images.kwargs))
+            else:
+                shifted = replace(probe, seed=probe.seed + OTHER, special="none")
+                drawn = self._images(self.arguments(shifted), shifted)
+                calls.append(Call(args=drawn.args, kwargs=drawn.kwargs))
+                if name == "in-place":
+                    last["in_place_of"] = len(calls) - 1
+        calls.append(Call(args=images.args, kwargs=images.kwargs, **last))
+        return tuple(calls), first
+
+    def _images(self, arguments: Arguments, probe: Probe) -> _Images:
+        counter = _Counter()
+
+        def image(path: str, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            plan = _plan(value, probe, counter.next())
+            counter.applied += plan is not None and probe.layout != "contiguous"
+            return _image(value, plan)
+
+        args = arrays.map_leaves(arguments.args, image, "args")
+        kwargs = arrays.map_leaves(dict(arguments.kwargs), image, "kwargs")
+        if probe.layout != "contiguous" and not counter.applied:
+            raise OutsideDomain(f"no input of this task can be laid out {probe.layout}")
+        return _Images(args, kwargs)
+
+    def _tied(self, arguments: Arguments, probe: Probe) -> Arguments:
+        counter = _Counter()
+
+        def tie(path: str, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            plan = _plan(value, probe, counter.next())
+            if plan is None:
+                return value
+            tied = layouts.tie(arrays.to_numpy(value), plan)
+            return arrays.from_numpy(tied, arrays.dtype_name(value.dtype))
+
+        return replace(
+            arguments,
+            args=arrays.map_leaves(arguments.args, tie, "args"),
+            kwargs=arrays.map_leaves(dict(arguments.kwargs), tie, "kwargs"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Images:
+    args: Any
+    kwargs: Any
+
+
+@dataclass(slots=True)
+class _Counter:
+    index: int = -1
+    applied: int = 0
+
+    def next(self) -> int:
+        self.index += 1
+        return self.index
+
+
+def is_generic(probe: Probe) -> bool:
+    """Whether rounding errors on this probe's values behave like independent ones."""
+    return (
+        probe.distribution not in STRUCTURED
+        and probe.special == "none"
+        and probe.layout not in ("expanded", "overlapping")
+    )
+
+
+def _plan(tensor: torch.Tensor, probe: Probe, leaf: int) -> layouts.LayoutPlan | None:
+    integer = not (tensor.is_floating_point() or tensor.is_complex())
+    return layouts.plan(
+        tuple(tensor.shape), tensor.element_size(), probe.layout, leaf, integer, probe.seed
+    )
+
+
+def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage:
+    values = arrays.to_numpy(tensor)
+    dtype = arrays.dtype_name(tensor.dtype)
+    shape = tuple(tensor.shape)
+    if plan is None:
+        strides = tuple(torch.empty(shape, device="meta").stride())
+        return TensorImage(
+            shape=shape,
+            dtype=dtype,
+            strides=strides,
+            offset=0,
+            storage_elements=int(np.prod(shape, dtype=np.int64)),
+            values=values,
+            gaps=False,
+            sparse=False,
+        )
+    return TensorImage(
+        shape=shape,
+        dtype=dtype,
+        strides=plan.strides,
+        offset=plan.offset,
+        storage_elements=plan.storage_elements,
+        values=values,
+        gaps=plan.gaps,
+        sparse=plan.sparse,
+    )
+
+
+def _digest(arguments: Arguments) -> str:
+    state = hashlib.sha256()
+
+    def add(path: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            state.update(f"{path}{value.dtype}{tuple(value.shape)}".encode())
+            state.update(arrays.to_numpy(value).tobytes())
+        else:
+            state.update(f"{path}={value!r}".encode())
+        return value
+
+    arrays.map_leaves(arguments.init_args, add, "init")
+    arrays.map_leaves(dict(arguments.init_kwargs), add, "init")
+    arrays.map_leaves(arguments.args, add, "args")
+    arrays.map_leaves(dict(arguments.kwargs), add, "kwargs")
+    return state.hexdigest()

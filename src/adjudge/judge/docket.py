@@ -1,0 +1,305 @@
+"""The docket: every probe asked for, every observation made, every comparison drawn from them."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from adjudge import arrays
+from adjudge.contract import Finding, Outcome, Scope, Violation
+from adjudge.gates.protocol import Comparison, Scene
+from adjudge.gates.reading import reductions, scope_of, state, unusual
+from adjudge.gates.reading import State as ProbeState
+from adjudge.judge.cases import Case, CaseBuilder, is_generic
+from adjudge.judge.runner import Runner
+from adjudge.observation import Observation, Status
+from adjudge.oracle import REGIMES, Oracle
+from adjudge.probe import Probe
+from adjudge.program import OutsideDomain
+
+#: Oracles kept alive. Probes that share their values follow each other in a plan, so a handful is
+#: enough; each holds the reference's answers at one point.
+KEPT_ORACLES = 12
+
+#: Factors that leave the values of the inputs alone, so that probes which differ only in them share
+#: one oracle.
+_VALUE_FREE = ("fill", "guard", "schedule", "config", "history", "process", "repeat")
+_VALUE_FREE_LAYOUTS = {
+    "transposed", "sliced", "padded", "offset", "misaligned", "side-sliced", "channels-last", "far",
+}  # fmt: skip
+
+#: Observations that say nothing more when seen once more: the candidate hangs.
+PATIENCE = 2
+
+Progress = Callable[[str, int, int], None]
+
+
+class Docket:
+    """Implements `gates.protocol.Evidence`, and runs what is still missing."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        builder: CaseBuilder,
+        runner: Runner,
+        *,
+        required: str,
+        deadline: float | None = None,
+    ) -> None:
+        self._scene = scene
+        self.builder = builder
+        self.runner = runner
+        self.required = required
+        #: The regime that candidates are held to: the required one, or the weaker one it meets.
+        self.regime = required
+        self.grade = "none"
+        self.deadline = deadline
+        self.timings: dict[str, float] = {}
+        self._observations: dict[Probe, Observation] = {}
+        self._skipped: dict[Probe, str] = {}
+        self._comparisons: dict[tuple[Probe, tuple[str, ...], str], Comparison] = {}
+        self._oracles: OrderedDict[Probe, Oracle] = OrderedDict()
+        self._native_bits: dict[Probe, tuple[str, ...]] = {}
+        self._hung = 0
+        self.input_digests: dict[Probe, str] = {}
+
+    @property
+    def scene(self) -> Scene:
+        return self._scene
+
+    @property
+    def observations(self) -> Mapping[Probe, Observation]:
+        return self._observations
+
+    @property
+    def skipped(self) -> Mapping[Probe, str]:
+        return self._skipped
+
+    @property
+    def device(self) -> str:
+        return self.runner.zygote.device
+
+    def run(self, probes: Iterable[Probe], progress: Progress | None = None, what: str = "") -> None:
+        """Makes the runs that were not made yet, in order."""
+        wanted = [p for p in dict.fromkeys(probes) if p not in self._observations]
+        for done, probe in enumerate(wanted):
+            if progress is not None:
+                progress(what, done, len(wanted))
+            self._run_one(probe)
+        if progress is not None and wanted:
+            progress(what, len(wanted), len(wanted))
+
+    def _run_one(self, probe: Probe) -> None:
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self._skipped[probe] = "budget: the time allowed was spent on cheaper probes"
+            return
+        if self._hung >= PATIENCE:
+            self._skipped[probe] = "the candidate did not answer in time, twice"
+            return
+        try:
+            case = self.builder.build(probe)
+        except OutsideDomain as why:
+            self._skipped[probe] = f"outside the reference's domain: {why}"
+            return
+        self._skipped.pop(probe, None)
+        self.record(case, self.runner.run(case))
+
+    def record(self, case: Case, observation: Observation) -> None:
+        self._observations[case.probe] = observation
+        self.input_digests[case.probe] = case.digest
+        self._hung += observation.status is Status.HUNG
+
+    def close_reductions(self) -> None:
+        """Runs the reductions of failing probes that no gate asked for, so that faults find owners."""
+        for probe in list(self._observations):
+            while state(self, probe) is ProbeState.BROKEN and unusual(self.scene, probe):
+                simpler = list(reductions(self.scene, probe))
+                self.run(simpler)
+                probe = next((p for p in simpler if state(self, p) is ProbeState.BROKEN), probe)
+                if probe not in simpler:
+                    break
+
+    def compare(self, probe: Probe) -> Comparison:
+        observation = self._observations[probe]
+        key = (_value_point(probe), observation.digests, self.regime)
+        if key not in self._comparisons:
+            self._comparisons[key] = self._compared(probe, observation, self.regime)
+        return self._comparisons[key]
+
+    def _compared(self, probe: Probe, observation: Observation, regime: str) -> Comparison:
+        start = time.perf_counter()
+        try:
+            return self.oracle(probe).compare(observation, regime)
+        except OutsideDomain as why:
+            return Comparison(outcome="undecided", reason=f"the reference does not answer: {why}")
+        finally:
+            self.timings["oracle"] = (
+                self.timings.get("oracle", 0.0) + time.perf_counter() - start
+            )
+
+    def oracle(self, probe: Probe) -> Oracle:
+        point = _value_point(probe)
+        if point in self._oracles:
+            self._oracles.move_to_end(point)
+            return self._oracles[point]
+        arguments = self.builder.arguments(point)
+        oracle = Oracle(
+            self.builder.make(point, arguments),
+            arguments,
+            generic=is_generic(point),
+            seed=point.seed,
+        )
+        self._oracles[point] = oracle
+        if len(self._oracles) > KEPT_ORACLES:
+            self._oracles.popitem(last=False)
+        return oracle
+
+    def settle_grade(self) -> None:
+        """Finds the strictest regime that the ordinary runs meet, and holds the rest to it."""
+        ordinary = self.scene.ordinary
+        probes = [p for p in (ordinary, replace(ordinary, seed=1)) if self._answers(p)]
+        grades = [self.oracle(p).grade(self._observations[p]) for p in probes]
+        if not grades:
+            return
+        ranks = [REGIMES.index(g) if g in REGIMES else len(REGIMES) for g in grades]
+        worst = max(ranks)
+        self.grade = REGIMES[worst] if worst < len(REGIMES) else "none"
+        if worst < len(REGIMES):
+            self.regime = REGIMES[max(worst, REGIMES.index(self.required))]
+
+    def below_required(self) -> Finding | None:
+        if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
+            return None
+        ordinary = self.scene.ordinary
+        for probe in (ordinary, replace(ordinary, seed=1)):
+            if not self._answers(probe):
+                continue
+            observation = self._observations[probe]
+            c = self._compared(probe, observation, self.required)
+            if not c.broken:
+                continue
+            violation = Violation(
+                probe=probe,
+                signature="precision",
+                message=f"meets only {self.grade}, where the task requires {self.required}",
+                where=c.where,
+                index=c.index,
+                expected=c.expected,
+                got=c.got,
+                bound=c.bound,
+                excess=c.excess or None,
+                affected=c.affected,
+                total=c.total,
+                beyond_worst_case=c.beyond_worst_case,
+                digests=observation.digests,
+            )
+            return Finding(
+                gate="wrong-value",
+                outcome=Outcome.VIOLATION,
+                reason=violation.message,
+                scope=self._precision_scope(probe),
+                violation=violation,
+                probes=len(self._observations),
+            )
+        return None
+
+    def _precision_scope(self, probe: Probe) -> Scope:
+        native = self.scene.discovery.native
+        if native is not None and self._answers(at := replace(self.scene.ordinary, sizes=native)):
+            observation = self._observations[at]
+            if self._compared(at, observation, self.required).broken:
+                return Scope.DECLARED
+        return scope_of(self.scene, probe)
+
+    def _answers(self, probe: Probe) -> bool:
+        observation = self._observations.get(probe)
+        return observation is not None and observation.answered
+
+    def reference_moves(self, probe: Probe, other: Probe) -> bool:
+        try:
+            return self._bits(probe) != self._bits(other)
+        except OutsideDomain:
+            return True
+
+    def _bits(self, probe: Probe) -> tuple[str, ...]:
+        """Digests of the native reference's outputs under the probe's own perturbation."""
+        if probe not in self._native_bits:
+            self._native_bits[probe] = self._native_run(probe)
+        return self._native_bits[probe]
+
+    def _native_run(self, probe: Probe) -> tuple[str, ...]:
+        import torch
+
+        arguments = self.builder.arguments(probe)
+        reference = self.builder.make(probe, arguments)()
+        with torch.no_grad():
+            for name in probe.history:
+                earlier = arguments
+                if name in ("other", "in-place"):
+                    earlier = self.builder.arguments(replace(probe, seed=probe.seed + 1))
+                _call(reference, earlier)
+            result = _call(reference, arguments)
+        return tuple(
+            f"{t.dtype}{tuple(t.shape)}{hash(arrays.to_numpy(t).tobytes())}"
+            for _, t in arrays.tensors_in(result)
+        )
+
+
+class View:
+    """A docket seen from another base point: the same runs, and only those named."""
+
+    def __init__(self, docket: Docket, scene: Scene, only: Iterable[Probe]) -> None:
+        self._docket = docket
+        self._scene = scene
+        self._only = {p: docket.observations[p] for p in only if p in docket.observations}
+
+    @property
+    def scene(self) -> Scene:
+        return self._scene
+
+    @property
+    def observations(self) -> Mapping[Probe, Observation]:
+        return self._only
+
+    @property
+    def skipped(self) -> Mapping[Probe, str]:
+        return self._docket.skipped
+
+    @property
+    def device(self) -> str:
+        return self._docket.device
+
+    def compare(self, probe: Probe) -> Comparison:
+        return self._docket.compare(probe)
+
+    def below_required(self) -> Finding | None:
+        return None
+
+    def reference_moves(self, probe: Probe, other: Probe) -> bool:
+        return self._docket.reference_moves(probe, other)
+
+
+def _value_point(probe: Probe) -> Probe:
+    plain = probe.without(_VALUE_FREE)
+    return plain.without(["layout"]) if probe.layout in _VALUE_FREE_LAYOUTS else plain
+
+
+def _call(reference: Callable[..., Any], arguments: Any) -> Any:
+    def fresh(path: str, value: Any) -> Any:
+        return value.clone() if hasattr(value, "clone") else value
+
+    args = arrays.map_leaves(arguments.args, fresh)
+    kwargs = arrays.map_leaves(dict(arguments.kwargs), fresh)
+    try:
+        return reference(*args, **kwargs)
+    except Exception as error:
+        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
+
+
+def elements(observation: Observation) -> int:
+    return int(sum(np.prod(o.data.shape, dtype=np.int64) for o in observation.outputs))

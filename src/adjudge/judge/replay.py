@@ -1,0 +1,92 @@
+"""Runs one recipe again, in a fresh process, and says whether it shows the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adjudge.contract import Finding
+from adjudge.errors import UsageError
+from adjudge.gates import gate
+from adjudge.gates.protocol import Scene
+from adjudge.inputs.codec import decode_recipe
+from adjudge.judge import shrink
+from adjudge.judge.cases import CaseBuilder
+from adjudge.judge.docket import Docket
+from adjudge.judge.runner import Runner
+from adjudge.judge.scout import scout
+from adjudge.judge.verify import Options, _zygote
+from adjudge.probe import Probe
+from adjudge.program import OutsideDomain, Program
+from adjudge.task import Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    gate: str
+    probe: Probe
+    #: The inputs regenerated from the recipe are the bytes of the record.
+    same_inputs: bool
+    #: The outputs are the bytes of the record; None where the record holds none.
+    same_outputs: bool | None
+    #: The violation, seen again; None if it did not show.
+    finding: Finding | None
+
+
+def replay(
+    code: str, program: Program, candidate: Candidate, options: Options | None = None
+) -> ReplayResult:
+    """Regenerates the inputs of a recipe and judges the candidate on them again.
+
+    Raises:
+        UsageError: the recipe cannot be read, or belongs to another task.
+    """
+    options = options or Options()
+    recipe = decode_recipe(code)
+    g = gate(str(recipe["gate"]))
+    probe = recipe["probe"]
+    with _zygote(options) as zygote, Runner(zygote, candidate, timeout=options.timeout) as runner:
+        docket = _docket(recipe, program, candidate, runner)
+        base = Probe(sizes=recipe["base"])
+        finding = shrink.still(docket, g, probe, base)
+        if finding is None and recipe["gate"] == "wrong-value":
+            finding = _precision(docket, probe)
+        if probe not in docket.observations:
+            raise UsageError(
+                f"the recipe cannot be run here: {docket.skipped.get(probe, 'no run was made')}",
+                todo="Check that --reference is the file the recipe was made with.",
+            )
+        seen = [digest[:16] for digest in docket.observations[probe].digests]
+        return ReplayResult(
+            gate=str(recipe["gate"]),
+            probe=probe,
+            same_inputs=docket.input_digests.get(probe, "")[:16] == recipe["inputs"],
+            same_outputs=seen == list(recipe["outputs"]) if recipe["outputs"] else None,
+            finding=finding,
+        )
+
+
+def _precision(docket: Docket, probe: Probe) -> Finding | None:
+    docket.run([probe])
+    docket.settle_grade()
+    return docket.below_required()
+
+
+def _docket(
+    recipe: Mapping[str, Any], program: Program, candidate: Candidate, runner: Runner
+) -> Docket:
+    try:
+        scouted = scout(program, tuple(map(tuple, recipe["base"])), runner)
+    except OutsideDomain as why:
+        raise UsageError(f"the reference does not answer this recipe: {why}") from why
+    scene = Scene(
+        task=program.task,
+        candidate=candidate,
+        discovery=replace(scouted.discovery, base=recipe["base"]),
+        crossed=(),
+    )
+    builder: CaseBuilder = scouted.builder
+    docket = Docket(scene, builder, runner, required=str(recipe["required"]))
+    docket.regime = str(recipe["regime"])
+    return docket

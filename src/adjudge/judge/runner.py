@@ -1,0 +1,60 @@
+"""Runs probes in worker processes: spawns them, reloads after a death, keeps time."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from adjudge.judge.cases import Case
+from adjudge.observation import Observation
+from adjudge.task import Candidate
+from adjudge.worker.client import LoadReply, Worker, Zygote
+
+
+class Runner:
+    """Worker processes for one candidate, numbered as probes number them."""
+
+    def __init__(self, zygote: Zygote, candidate: Candidate, *, timeout: float) -> None:
+        self.zygote = zygote
+        self.candidate = candidate
+        #: Seconds one run may take.
+        self.timeout = timeout
+        self.runs = 0
+        self.seconds = 0.0
+        self._workers: dict[int, Worker] = {}
+        self._replies: dict[int, LoadReply] = {}
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def loaded(self, process: int = 0) -> tuple[Worker, LoadReply]:
+        """A live worker of that number with the candidate loaded, and what loading said."""
+        worker = self._workers.get(process)
+        if worker is None or not worker.alive:
+            if worker is not None:
+                worker.close()
+            worker = self.zygote.spawn()
+            self._workers[process] = worker
+            self._replies[process] = worker.load(self.candidate)
+        return worker, self._replies[process]
+
+    def run(self, case: Case, *, timeout: float | None = None) -> Observation:
+        """One run. A candidate's fault is in the observation, never an exception."""
+        worker, reply = self.loaded(case.probe.process)
+        if reply.observation is not None:
+            return reply.observation
+        start = time.perf_counter()
+        observation = worker.run(case.request, timeout=timeout or self.timeout)
+        self.seconds += time.perf_counter() - start
+        self.runs += 1
+        return observation

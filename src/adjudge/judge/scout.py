@@ -1,0 +1,168 @@
+"""The scouting run: what must be known before the gates plan."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from adjudge import arrays
+from adjudge.judge.cases import WEIGHT_SEED, Case, CaseBuilder
+from adjudge.judge.runner import Runner
+from adjudge.observation import Observation, Status
+from adjudge.probe import Probe, Sizes, sizes_of
+from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.task import Discovery, Launch
+
+#: Input elements past which a run at the native point is not tried in the interpreter, where a
+#: million elements take about a second.
+NATIVE_ELEMENTS = 1 << 22
+#: Seconds that one run at the native point may take; longer ones are left to a GPU.
+NATIVE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scouted:
+    discovery: Discovery
+    builder: CaseBuilder
+    #: Runs already made, so that nothing is run twice.
+    runs: tuple[tuple[Case, Observation], ...]
+    #: Why the native point will not be run, or "".
+    no_native: str = ""
+
+
+def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
+    """Runs the candidate at the base point, and at the native one if it answers only there.
+
+    Raises:
+        OutsideDomain: the reference answers at neither point.
+    """
+    native = sizes_of(program.task.native)
+    weights = match_weights(program, base, runner)
+    builder = CaseBuilder(program, by_name=weights == "by name")
+    runs = []
+    case, observation = _first_run(builder, Probe(sizes=base), runner)
+    runs.append((case, observation))
+    no_native = _native_refused(program, native)
+    if observation.status is Status.RAISED and base != native and not no_native:
+        at_native, there = _first_run(builder, Probe(sizes=native), runner)
+        if there.answered:
+            base, case, observation = native, at_native, there
+            runs.append((at_native, there))
+    launches = observation.launches
+    writes, aliases = _reference_habits(builder, case)
+    discovery = Discovery(
+        sizes=base,
+        base=base,
+        native=None if no_native else native,
+        launches=launches,
+        blocks=_blocks(launches),
+        configs=max((launch.configs for launch in launches), default=0),
+        seconds=observation.seconds,
+        weights=weights,
+        reference_writes=writes,
+        reference_aliases=aliases,
+    )
+    return Scouted(
+        discovery=discovery, builder=builder, runs=tuple(runs), no_native=no_native
+    )
+
+
+def match_weights(program: Program, sizes: Sizes, runner: Runner) -> str:
+    """How the candidate's weights can be made the reference's: by name, by seed, or not at all."""
+    arguments = CaseBuilder(program, by_name=False).arguments(Probe(sizes=sizes))
+    reference = program.construct(arguments, seed=WEIGHT_SEED, redrawn=False)
+    if not isinstance(reference, torch.nn.Module) or not reference.state_dict():
+        return "none"
+    ours = _described(reference)
+    worker, reply = runner.loaded()
+    if reply.observation is not None:
+        return "none"
+    theirs = worker.describe_weights(
+        arguments.init_args, dict(arguments.init_kwargs), seed=WEIGHT_SEED
+    )
+    if not isinstance(theirs, tuple):
+        return "unmatched: the candidate could not be constructed"
+    found = {(name, shape, dtype) for name, shape, dtype, _ in theirs}
+    if {(name, shape, dtype) for name, shape, dtype, _ in ours} <= found:
+        return "by name"
+    left = sorted((shape, dtype, digest) for _, shape, dtype, digest in ours)
+    right = sorted((shape, dtype, digest) for _, shape, dtype, digest in theirs)
+    if left == right or all(item in right for item in left):
+        return "by seed"
+    missing = sorted({name for name, *_ in ours} - {name for name, *_ in theirs})
+    return f"unmatched: no counterpart for {', '.join(missing[:3]) or 'some parameters'}"
+
+
+def _described(module: torch.nn.Module) -> list[tuple[str, tuple[int, ...], str, str]]:
+    import hashlib
+
+    rows = []
+    for name, tensor in module.state_dict().items():
+        digest = hashlib.sha256(arrays.to_numpy(tensor).tobytes()).hexdigest()
+        rows.append((name, tuple(tensor.shape), arrays.dtype_name(tensor.dtype), digest))
+    return rows
+
+
+def _first_run(
+    builder: CaseBuilder, probe: Probe, runner: Runner
+) -> tuple[Case, Observation]:
+    case = builder.build(probe)
+    return case, runner.run(case, timeout=NATIVE_SECONDS)
+
+
+def _native_refused(program: Program, native: Sizes) -> str:
+    total = sum(prod(spec.shape) for spec in program.task.inputs)
+    if total > NATIVE_ELEMENTS:
+        return f"the native shape has {total:,} input elements, too many for the interpreter"
+    weights = sum(prod(spec.shape) for spec in program.task.parameters)
+    if weights > NATIVE_ELEMENTS:
+        return f"the native model has {weights:,} parameters, too many for the interpreter"
+    return ""
+
+
+def _blocks(launches: tuple[Launch, ...]) -> tuple[int, ...]:
+    """Launch constants that look like block sizes: integers from 2 up, ascending."""
+    values = {v for launch in launches for _, v in launch.constants if 2 <= v <= 65_536}
+    return tuple(sorted(values))
+
+
+def _reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...], bool]:
+    """Names that the reference itself writes, and whether an output of it aliases an input."""
+    arguments = _copied(case.arguments)
+    reference = builder.make(case.probe, arguments)()
+    named = [
+        *arrays.tensors_in(arguments.args, "args"),
+        *arrays.tensors_in(dict(arguments.kwargs), "kwargs"),
+    ]
+    if isinstance(reference, torch.nn.Module):
+        named += list(reference.state_dict(keep_vars=True).items())
+    before = {name: tensor.detach().clone() for name, tensor in named}
+    try:
+        with torch.no_grad():
+            result = reference(*arguments.args, **dict(arguments.kwargs))
+    except Exception as error:
+        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
+    writes = tuple(
+        name for name, tensor in named if arrays.to_numpy(tensor).tobytes()
+        != arrays.to_numpy(before[name]).tobytes()
+    )  # fmt: skip
+    storages = {t.untyped_storage().data_ptr() for _, t in named if t.numel()}
+    outputs = [t for _, t in arrays.tensors_in(result) if t.numel()]
+    return writes, any(t.untyped_storage().data_ptr() in storages for t in outputs)
+
+
+def _copied(arguments: Arguments) -> Arguments:
+    def copy(path: str, value: object) -> object:
+        return value.clone() if isinstance(value, torch.Tensor) else value
+
+    return Arguments(
+        init_args=arguments.init_args,
+        init_kwargs=arguments.init_kwargs,
+        args=arrays.map_leaves(arguments.args, copy),
+        kwargs=arrays.map_leaves(dict(arguments.kwargs), copy),
+    )
+
+

@@ -1,0 +1,118 @@
+"""Makes a violation small: the least sizes that still show it, and the scope it truly has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from adjudge.contract import Finding, Outcome, Scope
+from adjudge.gates.protocol import Gate, Scene
+from adjudge.inputs.codec import encode_recipe
+from adjudge.judge.docket import Docket, View
+from adjudge.probe import Probe
+from adjudge.task import merged
+
+#: Runs that shrinking one violation may cost.
+TRIALS = 30
+
+
+def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
+    """The finding on the smallest probe found, with its scope and its replay line."""
+    violation = finding.violation
+    if violation is None:
+        return finding
+    finding = _promoted(docket, gate, finding)
+    if violation.signature != "precision":
+        finding = _smaller(docket, gate, finding)
+    assert finding.violation is not None
+    return replace(finding, violation=replace(finding.violation, replay=_line(docket, finding)))
+
+
+def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | None:
+    """The gate's violation on this very probe, judged from `base`, or None."""
+    scene = replace(docket.scene, discovery=replace(docket.scene.discovery, base=base.sizes))
+    companions = {probe, base, Probe(sizes=probe.sizes), *_baselines(probe)}
+    companions |= {replace(p, sizes=probe.sizes) for p in gate.plan(scene) if _kin(p, probe)}
+    docket.run(companions)
+    found = gate.decide(View(docket, scene, companions))
+    if found.outcome is Outcome.VIOLATION and found.violation is not None:
+        return found if found.violation.probe == probe else None
+    return None
+
+
+def _baselines(probe: Probe) -> Iterator[Probe]:
+    for name in probe.factors:
+        yield probe.without([name])
+
+
+def _kin(planned: Probe, probe: Probe) -> bool:
+    """Probes of the plan with the same factors: a gate may compare with them."""
+    return planned.factors == probe.factors and planned.history == probe.history
+
+
+def _base_for(docket: Docket, gate: Gate, probe: Probe) -> Probe:
+    """Shape faults are judged from the candidate's own base; all others at the probe's sizes."""
+    if gate.CONTRACT.identifier == "shape-dependent":
+        return docket.scene.ordinary
+    return Probe(sizes=probe.sizes)
+
+
+def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
+    """Declared, if the same fault shows at the native point with nothing else unusual."""
+    assert finding.violation is not None
+    native = docket.scene.discovery.native
+    if finding.scope is Scope.DECLARED or native is None:
+        return finding
+    probe = replace(finding.violation.probe, sizes=native)
+    if not docket.scene.is_declared(probe):
+        return finding
+    if still(docket, gate, probe, Probe(sizes=native)) is None:
+        return finding
+    return replace(finding, scope=Scope.DECLARED)
+
+
+def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:
+    """Greedy: each symbol in turn takes the least size at which the violation still shows."""
+    trials = 0
+    assert finding.violation is not None
+    for symbol, _ in finding.violation.probe.sizes:
+        probe = finding.violation.probe
+        for size in _sizes_below(probe.size(symbol)):
+            if trials >= TRIALS:
+                return finding
+            trials += 1
+            trial = probe.at(merged(dict(probe.sizes), **{symbol: size}))
+            found = still(docket, gate, trial, _base_for(docket, gate, trial))
+            if found is not None:
+                finding = replace(
+                    found, scope=finding.scope, probes=finding.probes, exact=finding.exact
+                )
+                break
+    return finding
+
+
+def _sizes_below(size: int) -> Iterator[int]:
+    small = [n for n in (1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 65) if n < size]
+    yield from small
+    half = (size + 1) // 2
+    if half > 65:
+        yield half
+
+
+def _line(docket: Docket, finding: Finding) -> str:
+    assert finding.violation is not None
+    probe = finding.violation.probe
+    gate_base = probe.sizes
+    if finding.gate == "shape-dependent":
+        gate_base = docket.scene.discovery.base
+    return encode_recipe(
+        {
+            "gate": finding.gate,
+            "probe": probe,
+            "base": gate_base,
+            "regime": docket.regime if finding.violation.signature != "precision" else docket.required,
+            "required": docket.required,
+            "outputs": [digest[:16] for digest in finding.violation.digests],
+            "inputs": docket.input_digests.get(probe, "")[:16],
+        }
+    )

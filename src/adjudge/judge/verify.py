@@ -1,0 +1,271 @@
+"""One candidate, all gates, one verdict."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from adjudge import __version__
+from adjudge.contract import (
+    Finding,
+    Outcome,
+    Provenance,
+    Scope,
+    Standing,
+    Verdict,
+    standing_of,
+)
+from adjudge.gates import GATES, gate
+from adjudge.gates.protocol import Gate, Scene
+from adjudge.gates.reading import first_line
+from adjudge.inputs.levels import FILLS
+from adjudge.judge import shrink
+from adjudge.judge.digest import gates_digest
+from adjudge.judge.docket import Docket
+from adjudge.judge.planning import crossed
+from adjudge.judge.runner import Runner
+from adjudge.judge.scout import Scouted, scout
+from adjudge.oracle import required_regime
+from adjudge.probe import Probe, sizes_of
+from adjudge.program import OutsideDomain, Program
+from adjudge.task import Candidate, Task
+from adjudge.worker.client import Zygote
+
+#: Seconds one run may take before it counts as no answer. Ordinary runs in the interpreter take
+#: milliseconds; the slowest honest kernels of a published corpus, at shrunken shapes, under two.
+RUN_SECONDS = 10.0
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    #: Seconds for all probes together, or None for the whole battery.
+    budget: float | None = None
+    #: Identifiers of the gates to run; None runs all.
+    gates: tuple[str, ...] | None = None
+    #: "full" or "none" (trusted code in your own process tree; marked in the verdict).
+    isolation: str = "full"
+    #: Precision regime required; "" derives it from the reference.
+    required: str = ""
+    scope: Scope = Scope.EXTENDED
+    progress: Progress | None = None
+    runner: str = "interpret"
+    #: A running zygote to use; otherwise one is started and closed.
+    zygote: Zygote | None = None
+    timeout: float = RUN_SECONDS
+    #: Extra seconds-consuming check of the task itself (constant output, randomness, ...).
+    examine: bool = True
+    #: "cuda" answers as a GPU would; "cpu" is for plain torch programs that want the real CPU.
+    face: str = "cuda"
+    #: Lets the candidate start a compiler (`torch.compile`).
+    allow_compiler: bool = False
+
+
+def verify(program: Program, candidate: Candidate, options: Options | None = None) -> Verdict:
+    """The verdict on `candidate` against `program`.
+
+    Raises:
+        UsageError: an unknown gate or regime is named.
+        HarnessError: the machine cannot run a worker.
+    """
+    options = options or Options()
+    gates = tuple(gate(name) for name in options.gates) if options.gates else GATES
+    start = time.perf_counter()
+    with _zygote(options) as zygote, Runner(zygote, candidate, timeout=options.timeout) as runner:
+        return _Trial(program, candidate, options, gates, runner, start).verdict()
+
+
+@contextmanager
+def _zygote(options: Options) -> Iterator[Zygote]:
+    if options.zygote is not None:
+        yield options.zygote
+        return
+    with Zygote.start(
+        isolation=options.isolation, face=options.face, allow_compiler=options.allow_compiler
+    ) as zygote:
+        yield zygote
+
+
+class _Trial:
+    """The course of one verdict: scout, plan, run, decide, shrink."""
+
+    def __init__(
+        self,
+        program: Program,
+        candidate: Candidate,
+        options: Options,
+        gates: tuple[Gate, ...],
+        runner: Runner,
+        start: float,
+    ) -> None:
+        self.program = program
+        self.candidate = candidate
+        self.options = options
+        self.gates = gates
+        self.runner = runner
+        self.start = start
+        self.timings: dict[str, float] = {}
+
+    def verdict(self) -> Verdict:
+        from adjudge.symbols import shrunken
+
+        self._say("scouting", 0, 1)
+        with self._timed("reference"):
+            warnings = self._examine()
+            base = sizes_of(shrunken(self.program))
+        try:
+            with self._timed("scout"):
+                scouted = scout(self.program, base, self.runner)
+        except OutsideDomain as why:
+            return self._no_verdict(f"the reference does not answer: {why}", warnings)
+        docket = self._docket(scouted)
+        with self._timed("probes"):
+            planned = self._plan(docket)
+            docket.run(planned, self.options.progress, "probing")
+        with self._timed("attribution"):
+            docket.close_reductions()
+        findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
+        return self._assemble(docket, findings, warnings, planned)
+
+    def _examine(self) -> tuple[str, ...]:
+        warnings = self.program.task.warnings
+        if not self.options.examine:
+            return warnings
+        from adjudge.frontends.examine import examine
+
+        return (*warnings, *examine(self.program))
+
+    def _docket(self, scouted: Scouted) -> Docket:
+        ordinary = Probe(sizes=scouted.discovery.base)
+        arguments = scouted.builder.arguments(ordinary)
+        required = self.options.required or required_regime(
+            scouted.builder.make(ordinary, arguments), arguments
+        )
+        scene = Scene(
+            task=self.program.task,
+            candidate=self.candidate,
+            discovery=scouted.discovery,
+            crossed=crossed(self.program.task, scouted.discovery),
+            runner=self.options.runner,
+        )
+        deadline = None
+        if self.options.budget is not None:
+            deadline = time.monotonic() + self.options.budget
+        docket = Docket(scene, scouted.builder, self.runner, required=required, deadline=deadline)
+        for case, observation in scouted.runs:
+            docket.record(case, observation)
+        docket.run([ordinary, replace(ordinary, seed=1)])
+        with self._timed("grade"):
+            docket.settle_grade()
+        return docket
+
+    def _plan(self, docket: Docket) -> list[Probe]:
+        planned: list[Probe] = []
+        for g in sorted(self.gates, key=lambda g: g.CONTRACT.cost):
+            planned += g.plan(docket.scene)
+        if docket.scene.ordinary in docket.observations:
+            planned += docket.scene.crossed
+            planned += [
+                p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]
+            ]
+            planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
+        self.shared = len(planned) - len(set(planned))
+        return planned
+
+    def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
+        name = g.CONTRACT.identifier
+        self._say(f"deciding {name}", 0, 1)
+        begun = time.perf_counter()
+        if scouted.discovery.weights.startswith("unmatched"):
+            finding = Finding(
+                gate=name, outcome=Outcome.INCONCLUSIVE, reason=f"weights {scouted.discovery.weights}"
+            )
+        else:
+            finding = shrink.settle(docket, g, g.decide(docket))
+        seconds = time.perf_counter() - begun
+        self.timings[name] = seconds
+        return replace(finding, seconds=seconds, runner=self.options.runner)
+
+    def _assemble(
+        self,
+        docket: Docket,
+        findings: tuple[Finding, ...],
+        warnings: tuple[str, ...],
+        planned: list[Probe],
+    ) -> Verdict:
+        observations = docket.observations.values()
+        refusals = {
+            f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
+        }
+        stdout = next((o.stdout for o in observations if o.stdout), "")
+        return Verdict(
+            name=self.candidate.name,
+            standing=standing_of(findings),
+            findings=findings,
+            grade=docket.grade,
+            required=docket.required,
+            provenance=self._provenance(docket.scene.discovery.weights),
+            warnings=warnings,
+            refusals=tuple(sorted(refusals))[:10],
+            stdout=stdout,
+            probes=len(docket.observations),
+            shared=self.shared,
+            seconds=time.perf_counter() - self.start,
+            timings=tuple(sorted({**self.timings, **docket.timings}.items())),
+        )
+
+    def _no_verdict(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
+        findings = tuple(
+            Finding(gate=g.CONTRACT.identifier, outcome=Outcome.INCONCLUSIVE, reason=reason)
+            for g in self.gates
+        )
+        return Verdict(
+            name=self.candidate.name,
+            standing=Standing.INCONCLUSIVE,
+            findings=findings,
+            grade="none",
+            required=self.options.required or "fp32",
+            provenance=self._provenance("none"),
+            warnings=warnings,
+            seconds=time.perf_counter() - self.start,
+        )
+
+    def _provenance(self, weights: str) -> Provenance:
+        task: Task = self.program.task
+        return Provenance(
+            adjudge=__version__,
+            task=task.digest,
+            candidate=self.candidate.digest,
+            gates=gates_digest(),
+            runner=self.options.runner,
+            device=platform.processor() or platform.machine(),
+            versions=_versions(),
+            isolation=self.runner.zygote.layers,
+            weights=weights,
+        )
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        if self.options.progress is not None:
+            self.options.progress(what, done, total)
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.timings[what] = self.timings.get(what, 0.0) + time.perf_counter() - begun
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    from importlib import metadata
+
+    found = []
+    for name in ("torch", "triton", "numpy"):
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            found.append((name, "absent"))
+    return (("python", platform.python_version()), *found)

@@ -1,0 +1,76 @@
+"""A docket made by hand, so that `plan` and `decide` are tested without process or device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from adjudge.contract import Finding
+from adjudge.gates.protocol import Comparison, Scene
+from adjudge.observation import Observation, OutputTensor, Status
+from adjudge.probe import Probe
+from adjudge.task import Candidate, Discovery, Launch, Symbol, Task, TensorSpec
+
+BASE = (("N", 64),)
+NATIVE = (("N", 1024),)
+LAUNCH = Launch(kernel="k", grid=(1,), constants=(("BLOCK", 64),))
+
+
+def scene(**changes: Any) -> Scene:
+    task = Task(
+        name="t",
+        frontend="kernelbench",
+        source="",
+        symbols=(Symbol(name="N", native=1024, axes=(("args[0]", 0),)),),
+        inputs=(TensorSpec(name="args[0]", shape=(1024,), dtype="float32"),),
+        **changes.pop("task", {}),
+    )
+    discovery = Discovery(
+        sizes=BASE, base=BASE, native=NATIVE, launches=(LAUNCH,), **changes.pop("discovery", {})
+    )
+    candidate = Candidate(name="c", source="", entry="ModelNew")
+    return Scene(task=task, candidate=candidate, discovery=discovery, crossed=(), **changes)
+
+
+def output(*values: float, **changes: Any) -> OutputTensor:
+    data = np.array(values, dtype=np.float32)
+    plain = OutputTensor(path="", data=data, dtype="float32", strides=(1,), device="cuda:0")
+    return replace(plain, **changes)
+
+
+def answer(*values: float, **changes: Any) -> Observation:
+    fields = {"outputs": (output(*values),), "structure": "tensor", **changes}
+    return Observation(status=Status.ANSWERED, **fields)
+
+
+WITHIN = Comparison(outcome="within")
+WRONG = Comparison(outcome="value", affected=1, total=2, excess=9.0, index=(1,))
+
+
+@dataclass
+class FakeEvidence:
+    scene: Scene
+    observations: dict[Probe, Observation] = field(default_factory=dict)
+    comparisons: dict[Probe, Comparison] = field(default_factory=dict)
+    skipped: Mapping[Probe, str] = field(default_factory=dict)
+    moves: bool = False
+    device: str = "cuda:0"
+
+    def compare(self, probe: Probe) -> Comparison:
+        return self.comparisons.get(probe, WITHIN)
+
+    def below_required(self) -> Finding | None:
+        return None
+
+    def reference_moves(self, probe: Probe, other: Probe) -> bool:
+        return self.moves
+
+    def put(
+        self, probe: Probe, observation: Observation, comparison: Comparison = WITHIN
+    ) -> Probe:
+        self.observations[probe] = observation
+        self.comparisons[probe] = comparison
+        return probe
