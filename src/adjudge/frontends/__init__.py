@@ -1,0 +1,1 @@
+"""From source to Task and Candidate. Frontends know nothing of gates."""

@@ -1,0 +1,83 @@
+"""The task is judged first: a bad exam is said to be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from adjudge import arrays
+from adjudge.inputs.sampler import Sampler
+from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.symbols import shrunken
+
+#: The field's usual absolute tolerance: outputs below it pass as zeros.
+USUAL_TOLERANCE = 1e-2
+
+
+def examine(program: Program) -> tuple[str, ...]:
+    """What is doubtful about the task, one sentence each; nothing if it is a fair exam."""
+    sizes = shrunken(program)
+    try:
+        first = _answers(program, sizes, seed=0)
+        again = _answers(program, sizes, seed=0)
+        other = _answers(program, sizes, seed=1)
+    except OutsideDomain as why:
+        return (f"the reference does not answer on its own inputs: {why}",)
+    found = []
+    if not _same(first, again):
+        found.append("the reference is random or keeps state: two runs differ")
+    if _same(first, other):
+        found.append("the output does not depend on the inputs' values: a constant would pass")
+    floats = [t for t in first if t.is_floating_point() and t.numel()]
+    if floats and all(bool(t.isnan().all()) for t in floats):
+        found.append("the reference gives nothing but NaN on ordinary inputs")
+    elif floats and max(float(t.abs().nan_to_num().max()) for t in floats) < USUAL_TOLERANCE:
+        found.append("every output is below 1e-2: zeros pass the usual test")
+    found += _unused(program, sizes, first)
+    return tuple(found)
+
+
+def _run(program: Program, arguments: Arguments) -> list[torch.Tensor]:
+    model = program.construct(arguments, seed=0, redrawn=False)
+    try:
+        with torch.no_grad():
+            result = model(*arguments.args, **dict(arguments.kwargs))
+    except Exception as error:
+        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
+    return [t for _, t in arrays.tensors_in(result)]
+
+
+def _answers(program: Program, sizes: dict[str, int], seed: int) -> list[torch.Tensor]:
+    return _run(program, program.arguments(sizes, Sampler(seed)))
+
+
+def _unused(program: Program, sizes: dict[str, int], first: list[torch.Tensor]) -> list[str]:
+    """Inputs that can be zeroed without any output changing."""
+    arguments = program.arguments(sizes, Sampler(0))
+    names = [name for name, t in arrays.tensors_in(arguments.args, "args") if t.numel()]
+    unused = []
+    for name in names:
+
+        def zeroed(where: str, value: Any, name: str = name) -> Any:
+            return torch.zeros_like(value) if where == name else value
+
+        changed = Arguments(
+            init_args=arguments.init_args,
+            init_kwargs=arguments.init_kwargs,
+            args=arrays.map_leaves(arguments.args, zeroed, "args"),
+            kwargs=arguments.kwargs,
+        )
+        try:
+            if _same(first, _run(program, changed)):
+                unused.append(f"{name} has no influence on the output")
+        except OutsideDomain:
+            continue
+    return unused
+
+
+def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(
+        a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Loads and runs a candidate in a process of its own. Reports what happened; decides nothing."""

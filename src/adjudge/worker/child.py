@@ -1,0 +1,454 @@
+"""Inside the worker: load the candidate once, then run what is asked and report what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import mmap
+import os
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjudge import arrays
+from adjudge.weights import construct
+from adjudge.worker import device_face, integrity, memory, protocol, sandbox
+
+_TRITON = importlib.util.find_spec("triton") is not None
+#: Calls whose outputs are kept alive, to see whether a later call changes them.
+_KEPT_ALIVE = 4
+
+
+class _Unreadable(Exception):
+    """The return value is not made of tensors and numbers."""
+
+
+def serve(channel_fd: int, output: int, settings: sandbox.Settings) -> None:
+    """Answers requests until the judge hangs up."""
+    channel = _private(channel_fd, output)
+    with tempfile.TemporaryDirectory(prefix="adjudge-") as folder:
+        session = _Session(Path(folder), settings)
+        while True:
+            message = protocol.receive(channel)
+            if message is None:
+                os._exit(0)
+            header, fds = message
+            reply, out = session.answer(header, fds)
+            for fd in fds:
+                os.close(fd)
+            protocol.send(channel, reply, (out,) if out >= 0 else ())
+            if out >= 0:
+                os.close(out)
+
+
+def _private(channel_fd: int, output: int) -> socket.socket:
+    """Keeps the channel and the captured output; closes every other descriptor (Landlock does not
+    cover descriptors that are already open)."""
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    keep = os.dup2(channel_fd, 100)
+    os.closerange(3, 100)
+    os.closerange(101, 4096)
+    return socket.socket(fileno=keep)
+
+
+class _Session:
+    """One candidate in one process."""
+
+    def __init__(self, folder: Path, settings: sandbox.Settings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._entry: Any = None
+        self._kind = "module"
+        self._path = str(folder / "candidate.py")
+        os.environ["TMPDIR"] = os.environ["TRITON_CACHE_DIR"] = str(folder)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+        os.environ["HOME"] = str(folder)
+        tempfile.tempdir = str(folder)
+        sys.dont_write_bytecode = True
+        os.chdir(folder)
+        self._audit = integrity.Audit(self._path, str(folder))
+        if settings.face == "cuda":
+            device_face.put_on()
+        sandbox.restrict(settings, folder)
+        self._before: dict[str, Any] = {}
+        self._threads: set[int] = set()
+
+    def answer(self, header: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:
+        what = header["do"]
+        if what == "load":
+            return self._load(header), -1
+        shared = mmap.mmap(fds[0], header["memory"])
+        if what == "describe":
+            return self._describe(header, shared), -1
+        return self._run(header, shared)
+
+    def _load(self, header: dict[str, Any]) -> dict[str, Any]:
+        for name, text in header["files"]:
+            path = self._folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        Path(self._path).write_text(header["source"])
+        self._kind = header["kind"]
+        self._before = integrity.snapshot()
+        self._threads = integrity.thread_ids()
+        sys.path.insert(0, str(self._folder))
+        try:
+            with self._watched():
+                module = self._imported(header["name"])
+                target: Any = module
+                for part in header["entry"].split("."):
+                    target = getattr(target, part)
+                self._entry = target
+        except BaseException as error:
+            return {"status": "raised", **self._raised(error, "load")}
+        return {"status": "loaded"}
+
+    def _imported(self, name: str) -> ModuleType:
+        # Triton reads the kernel's source back from the file, so the text must be one.
+        spec = importlib.util.spec_from_file_location("candidate", self._path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["candidate"] = module
+        spec.loader.exec_module(module)
+        return module
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._audit.armed = True
+        try:
+            with device_face.worn(self._settings.face):
+                yield
+        finally:
+            self._audit.armed = False
+
+    def _construct(self, header: dict[str, Any], shared: mmap.mmap, redrawn: bool) -> Any:
+        args = _decode(header["init_args"], shared, {})
+        kwargs = _decode(header["init_kwargs"], shared, {})
+        if self._kind == "function":
+            return self._entry
+        return construct(self._entry, args, kwargs, seed=header["seed"], redrawn=redrawn)
+
+    def _describe(self, header: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
+        try:
+            with self._watched():
+                built = self._construct(header, shared, False)
+        except BaseException as error:
+            return {"status": "raised", **self._raised(error, "construct")}
+        rows = []
+        if isinstance(built, torch.nn.Module):
+            for name, tensor in built.state_dict().items():
+                values = arrays.to_numpy(tensor)
+                digest = hashlib.sha256(values.tobytes()).hexdigest()
+                rows.append([name, list(tensor.shape), arrays.dtype_name(tensor.dtype), digest])
+        return {"status": "described", "weights": rows}
+
+    def _run(self, header: dict[str, Any], shared: mmap.mmap) -> tuple[dict[str, Any], int]:
+        run = _Run(self, header, shared)
+        try:
+            with contextlib.ExitStack() as stack:
+                log = stack.enter_context(_interpreting(header))
+                stack.enter_context(memory.poisoned_heap(header["fill"]))
+                stack.enter_context(run.allocations)
+                stack.enter_context(self._watched())
+                stack.enter_context(torch.no_grad())
+                run.execute()
+        except _Unreadable as error:
+            return {"status": "unreadable", "notes": [str(error)], **self._facts(run, None)}, -1
+        except BaseException as error:
+            facts = self._facts(run, run.log)
+            raised = self._raised(error, run.phase)
+            status = "unsupported" if raised.pop("unsupported", False) else "raised"
+            return {"status": status, **raised, **facts}, -1
+        del log
+        outputs, fd = run.exported()
+        reply = {
+            "status": "answered",
+            "outputs": outputs,
+            "structure": run.structure,
+            "mutated_parameters": run.mutated_parameters(),
+            "call_digests": run.digests,
+            "earlier_output_changed": run.earlier_changed(),
+            "seconds": run.seconds,
+            **self._facts(run, run.log),
+        }
+        return reply, fd
+
+    def _facts(self, run: _Run, log: Any) -> dict[str, Any]:
+        tampering = [*self._audit.seen, *integrity.changes(self._before)]
+        tampering += integrity.extra_threads(self._threads)
+        tampering += run.tampering
+        facts: dict[str, Any] = {
+            "tampering": list(dict.fromkeys(tampering)),
+            "faults": [asdict(f) for f in run.allocations.faults()][:100],
+            "peak_bytes": run.allocations.peak_bytes,
+        }
+        if log is not None:
+            facts["faults"] += [asdict(f) for f in log.faults[:100]]
+            facts["races"] = [asdict(r) for r in log.races[:100]]
+            facts["launches"] = [asdict(launch) for launch in log.launches[:1000]]
+        return facts
+
+    def _raised(self, error: BaseException, phase: str) -> dict[str, Any]:
+        if isinstance(error, SystemExit):
+            # The candidate asked to leave: it leaves, and the judge sees it from outside.
+            sys.stdout.flush()
+            os._exit(error.code if isinstance(error.code, int) else 0)
+        root = _root(error)
+        lines = traceback.format_exception(error)
+        words = "".join(lines)[-4_000:]
+        raised = {
+            "type": type(root).__name__,
+            "message": str(root)[:10_000],
+            "traceback": words,
+            "phase": phase,
+            "from_candidate": self._path in words,
+        }
+        unsupported = isinstance(root, NotImplementedError) and self._path not in "".join(
+            traceback.format_tb(root.__traceback__)[-1:]
+        )
+        return {"raised": raised, "unsupported": unsupported or _is_unsupported(root)}
+
+
+def _is_unsupported(error: BaseException) -> bool:
+    return type(error).__name__ == "Unsupported" and type(error).__module__.startswith("adjudge")
+
+
+def _root(error: BaseException) -> BaseException:
+    """The cause inside the interpreter's wrapper, which repeats it as text."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+class _NoLog:
+    faults: tuple[Any, ...] = ()
+    races: tuple[Any, ...] = ()
+    launches: tuple[Any, ...] = ()
+
+
+@contextlib.contextmanager
+def _interpreting(header: Mapping[str, Any]) -> Iterator[Any]:
+    if not _TRITON:
+        yield _NoLog()
+        return
+    from adjudge.worker import interpreter
+
+    options = interpreter.Options(
+        schedule=header["schedule"],
+        config=header["config"],
+        fill=header["fill"],
+        guard=header["guard"],
+        record_accesses=header["record_accesses"],
+    )
+    with interpreter.session(options) as log:
+        _Run.current_log = log
+        yield log
+
+
+class _Run:
+    """One construction and its calls."""
+
+    current_log: Any = None
+
+    def __init__(self, session: _Session, header: dict[str, Any], shared: mmap.mmap) -> None:
+        self._session = session
+        self._header = header
+        self._shared = shared
+        self.allocations = memory.GuardedAllocations(header["fill"], header["guard"])
+        self.phase = "construct"
+        self.structure = ""
+        self.digests: list[str] = []
+        self.seconds = 0.0
+        self.tampering: list[str] = []
+        self._built: Any = None
+        self._result: Any = None
+        self._inputs: list[tuple[str, torch.Tensor]] = []
+        self._state: dict[str, bytes] = {}
+        self._earlier: list[tuple[torch.Tensor, bytes]] = []
+        _Run.current_log = None
+
+    @property
+    def log(self) -> Any:
+        return _Run.current_log
+
+    def execute(self) -> None:
+        header = self._header
+        self._built = self._session._construct(header, self._shared, header["redrawn"])
+        if not callable(self._built):
+            raise TypeError(f"{type(self._built).__name__} is not callable")
+        self._load_weights(header["weights"])
+        placed: list[tuple[Any, Any]] = []
+        for number, call in enumerate(header["calls"]):
+            self._load_weights(call["weights"])
+            args, kwargs = self._arguments(call, placed)
+            placed.append((args, kwargs))
+            last = number == len(header["calls"]) - 1
+            if last:
+                self._inputs = [
+                    *arrays.tensors_in(args, "args"),
+                    *arrays.tensors_in(kwargs, "kwargs"),
+                ]
+                self._state = {n: arrays.to_numpy(t).tobytes() for n, t in self._named_state()}
+            self._call(args, kwargs, last)
+
+    def _arguments(self, call: dict[str, Any], placed: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        args = _decode(call["args"], self._shared, {})
+        kwargs = _decode(call["kwargs"], self._shared, {})
+        if call["in_place_of"] is None:
+            return args, kwargs
+        held = placed[call["in_place_of"]]
+        old = [*arrays.tensors_in(held[0]), *arrays.tensors_in(held[1])]
+        new = [*arrays.tensors_in(args), *arrays.tensors_in(kwargs)]
+        for (_, target), (_, source) in zip(old, new, strict=True):
+            target.copy_(source)
+        return held
+
+    def _load_weights(self, rows: list[dict[str, Any]] | None) -> None:
+        if rows is None or not isinstance(self._built, torch.nn.Module):
+            return
+        self.phase = "weights"
+        state = {row["name"]: memory.tensor_at(self._shared, row) for row in rows}
+        own = self._built.state_dict()
+        for name, tensor in state.items():
+            if name in own:
+                own[name].copy_(tensor)
+
+    def _call(self, args: Any, kwargs: Any, last: bool) -> None:
+        self.phase = "call"
+        start = time.perf_counter()
+        result = self._built(*args, **kwargs)
+        self.seconds = time.perf_counter() - start
+        self.structure, leaves = _flattened(result)
+        for _, leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and type(leaf) not in (
+                torch.Tensor,
+                torch.nn.Parameter,
+            ):
+                self.tampering.append(f"returned a tensor of type {type(leaf).__name__}")
+        tensors = [t for _, t in leaves if isinstance(t, torch.Tensor)]
+        raw = [arrays.to_numpy(t).tobytes() for t in tensors]
+        self.digests.append(hashlib.sha256(b"".join(raw)).hexdigest())
+        if last:
+            self._result = leaves
+        elif len(self._earlier) < _KEPT_ALIVE:
+            self._earlier += list(zip(tensors, raw, strict=True))
+
+    def _named_state(self) -> list[tuple[str, torch.Tensor]]:
+        if not isinstance(self._built, torch.nn.Module):
+            return []
+        return list(self._built.state_dict().items())
+
+    def mutated_parameters(self) -> list[str]:
+        return [
+            name
+            for name, tensor in self._named_state()
+            if name in self._state and arrays.to_numpy(tensor).tobytes() != self._state[name]
+        ]
+
+    def earlier_changed(self) -> bool:
+        return any(arrays.to_numpy(t).tobytes() != raw for t, raw in self._earlier)
+
+    def exported(self) -> tuple[list[dict[str, Any]], int]:
+        """The outputs' descriptions, and a descriptor of memory that holds their bytes."""
+        rows, parts, position = [], [], 0
+        for path, leaf in self._result:
+            scalar = not isinstance(leaf, torch.Tensor)
+            tensor = torch.tensor(leaf) if scalar else leaf
+            values = np.ascontiguousarray(arrays.to_numpy(tensor))
+            rows.append(self._described(path, tensor, position, values.nbytes, scalar))
+            parts.append(values)
+            position += values.nbytes
+        if not position:
+            return rows, -1
+        fd = os.memfd_create("adjudge-outputs", os.MFD_CLOEXEC)
+        for values in parts:
+            view = memoryview(values).cast("B") if values.nbytes else b""
+            while view:
+                view = view[os.write(fd, view) :]
+        return rows, fd
+
+    def _described(
+        self, path: str, tensor: torch.Tensor, start: int, nbytes: int, scalar: bool
+    ) -> dict[str, Any]:
+        earlier = {_storage(t) for t, _ in self._earlier if t.numel()}
+        shared = [
+            name
+            for name, held in [*self._inputs, *self._named_state()]
+            if tensor.numel() and held.numel() and _storage(held) == _storage(tensor)
+        ]
+        return {
+            "path": path,
+            "dtype": arrays.dtype_name(tensor.dtype),
+            "shape": list(tensor.shape),
+            "strides": list(tensor.stride()),
+            "start": start,
+            "nbytes": nbytes,
+            "device": str(tensor.device),
+            "requires_grad": bool(tensor.requires_grad),
+            "aliases": shared,
+            "aliases_previous": bool(tensor.numel()) and _storage(tensor) in earlier,
+            "scalar": scalar,
+        }
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _flattened(result: Any) -> tuple[str, list[tuple[str, Any]]]:
+    """The structure in words, and its (path, leaf) pairs.
+
+    Raises:
+        _Unreadable: a leaf is neither a tensor nor a number.
+    """
+    leaves: list[tuple[str, Any]] = []
+
+    def leaf(path: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided:
+                raise _Unreadable(f"output{path} is a {value.layout} tensor")
+            leaves.append((path, value))
+            return "tensor"
+        if isinstance(value, (bool, int, float)):
+            leaves.append((path, value))
+            return "number"
+        if value is None:
+            return "none"
+        raise _Unreadable(f"output{path} is a {type(value).__name__}")
+
+    shown = arrays.map_leaves(result, leaf)
+    if not leaves:
+        raise _Unreadable("nothing was returned" if result is None else "no tensor was returned")
+    return str(shown).replace("'", ""), leaves
+
+
+def _decode(node: Any, shared: mmap.mmap, made: dict[int, Any]) -> Any:
+    if "tuple" in node:
+        return tuple(_decode(item, shared, made) for item in node["tuple"])
+    if "list" in node:
+        return [_decode(item, shared, made) for item in node["list"]]
+    if "dict" in node:
+        return {key: _decode(item, shared, made) for key, item in node["dict"]}
+    if "tensor" in node:
+        return memory.tensor_at(shared, node["tensor"])
+    value = node["value"]
+    if isinstance(value, dict):
+        if "dtype" in value:
+            return arrays.torch_dtype(value["dtype"])
+        return torch.device("cpu") if "device" in value else slice(*value["slice"])
+    return value

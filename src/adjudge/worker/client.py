@@ -1,0 +1,341 @@
+"""The judge's side: starts the zygote, spawns workers, sends runs, builds observations.
+
+Everything that comes back is treated as hostile: sizes are bounded, dtypes come from a list, and a
+malformed reply is an observation, never an exception here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from adjudge.errors import HarnessError
+from adjudge.observation import Observation, Raised, Status
+from adjudge.task import Candidate
+from adjudge.worker import protocol, replies
+from adjudge.worker.images import Arena, TensorImage
+
+__all__ = ["Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
+
+#: Importing torch and triton takes 3 s on a warm disk; a cold one is given this long.
+START_SECONDS = 120.0
+#: Loading a candidate: importing its file and what it imports.
+LOAD_SECONDS = 60.0
+#: Bytes kept of a candidate's standard output and error.
+KEPT_OUTPUT = 32_768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    #: Trees whose leaves are TensorImages, numbers, strings, booleans, None, dtypes.
+    args: Any = ()
+    kwargs: Any = field(default_factory=dict)
+    #: State loaded by name just before this call.
+    weights: Mapping[str, npt.NDArray[Any]] | None = None
+    #: Index of an earlier call whose tensors are used again, filled with this call's values.
+    in_place_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """Construct, then call; the last call is the observed one. Field meanings as in `Probe`."""
+
+    init_args: Any = ()
+    init_kwargs: Any = field(default_factory=dict)
+    seed: int = 0
+    redrawn: bool = False
+    #: State loaded by name after construction.
+    weights: Mapping[str, npt.NDArray[Any]] | None = None
+    calls: tuple[Call, ...] = ()
+    fill: str = "zero"
+    guard: str = "zero"
+    schedule: str = "serial"
+    config: int = -1
+    record_accesses: bool = False
+    training: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReply:
+    #: What every run of this candidate would say, where loading already failed; else None.
+    observation: Observation | None = None
+
+
+class Zygote:
+    """A process that imported torch and triton once and forks a worker for each candidate.
+
+    It never holds a task or an answer, and never runs a tensor operation.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], channel: socket.socket, ready: dict[str, Any]
+    ) -> None:
+        self._process = process
+        self._channel = channel
+        self.layers: tuple[str, ...] = tuple(str(x) for x in ready.get("layers", ()))
+        self.device = str(ready.get("device", "cpu"))
+
+    @classmethod
+    def start(
+        cls, *, isolation: str = "full", face: str = "cuda", allow_compiler: bool = False
+    ) -> Zygote:
+        """Starts the process and waits until it can fork.
+
+        Raises:
+            HarnessError: it did not come up.
+        """
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTORCH_JIT": "0"}
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
+        command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
+        process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        theirs.close()
+        ours.settimeout(START_SECONDS)
+        try:
+            message = protocol.receive(ours)
+        except (OSError, protocol.Broken) as error:
+            process.kill()
+            raise HarnessError(f"the worker's parent process did not start: {error}") from error
+        if message is None:
+            words = process.stderr.read().decode(errors="replace") if process.stderr else ""
+            raise HarnessError(f"the worker's parent process died at start:\n{words[-2000:]}")
+        return cls(process, ours, message[0])
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def spawn(self) -> Worker:
+        """A fresh worker.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        ours, theirs = socket.socketpair()
+        read_end, write_end = os.pipe()
+        try:
+            protocol.send(self._channel, {"do": "spawn"}, (theirs.fileno(), write_end))
+            message = protocol.receive(self._channel)
+        except OSError as error:
+            raise HarnessError(f"the worker's parent process is gone: {error}") from error
+        finally:
+            theirs.close()
+            os.close(write_end)
+        if message is None:
+            raise HarnessError("the worker's parent process died")
+        return Worker(self, ours, int(message[0]["pid"]), read_end)
+
+    def reap(self, pid: int) -> str:
+        """How the process ended, in words: "signal SIGSEGV", "exit code 0"."""
+        with contextlib.suppress(OSError, protocol.Broken):
+            protocol.send(self._channel, {"do": "reap", "pid": pid})
+            message = protocol.receive(self._channel)
+            if message is not None:
+                return str(message[0].get("ending", "unknown"))
+        return "unknown"
+
+    def close(self) -> None:
+        self._channel.close()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class Worker:
+    """One process, one candidate."""
+
+    def __init__(self, zygote: Zygote, channel: socket.socket, pid: int, output: int) -> None:
+        self._zygote = zygote
+        self._channel = channel
+        self.pid = pid
+        self.alive = True
+        self._kept = bytearray()
+        self._reader = threading.Thread(target=self._drain, args=(output,), daemon=True)
+        self._reader.start()
+
+    def load(self, candidate: Candidate) -> LoadReply:
+        """Imports the candidate's source in the worker."""
+        header = {
+            "do": "load",
+            "source": candidate.source,
+            "files": [list(item) for item in candidate.files],
+            "entry": candidate.entry,
+            "kind": candidate.kind,
+            "name": candidate.name,
+        }
+        outcome = self._ask(header, LOAD_SECONDS)
+        if isinstance(outcome, Observation):
+            return LoadReply(observation=outcome)
+        reply, fds = outcome
+        _close(fds)
+        raised = replies.raised(reply)
+        if raised is None:
+            return LoadReply()
+        status = Status.UNSUPPORTED if reply.get("unsupported") else Status.RAISED
+        return LoadReply(observation=Observation(status=status, raised=raised))
+
+    def describe_weights(
+        self, init_args: Any, init_kwargs: Any, *, seed: int
+    ) -> tuple[tuple[str, tuple[int, ...], str, str], ...] | Raised | None:
+        """(name, shape, dtype, sha256) of each parameter and buffer after a seeded construction."""
+        arena = Arena("zero")
+        header = {
+            "do": "describe",
+            "init_args": arena.tree(init_args, "init"),
+            "init_kwargs": arena.tree(init_kwargs, "init"),
+            "seed": seed,
+        }
+        outcome = self._send(header, arena, LOAD_SECONDS)
+        arena.close()
+        if isinstance(outcome, Observation):
+            return None
+        reply, fds = outcome
+        _close(fds)
+        return replies.raised(reply) or replies.weights(reply)
+
+    def run(self, request: RunRequest, timeout: float) -> Observation:
+        """One run; every fault of the candidate is in the observation."""
+        arena = Arena(request.guard)
+        try:
+            outcome = self._send(self._run_header(request, arena), arena, timeout)
+            if isinstance(outcome, Observation):
+                return outcome
+            reply, fds = outcome
+            try:
+                observation = replies.observation(reply, fds)
+            except replies.Malformed as error:
+                self.close()
+                return Observation(status=Status.MALFORMED, ending=str(error))
+            finally:
+                _close(fds)
+            return replace(
+                observation,
+                mutated_inputs=arena.mutated(),
+                faults=observation.faults + arena.guard_faults(),
+                stdout=self._output(),
+            )
+        finally:
+            arena.close()
+
+    def _run_header(self, request: RunRequest, arena: Arena) -> dict[str, Any]:
+        calls = []
+        for number, call in enumerate(request.calls):
+            last = number == len(request.calls) - 1
+            prefix = "" if last else f"call {number} "
+            calls.append(
+                {
+                    "args": arena.tree(call.args, f"{prefix}args"),
+                    "kwargs": arena.tree(call.kwargs, f"{prefix}kwargs"),
+                    "weights": None if call.weights is None else arena.weights(call.weights),
+                    "in_place_of": call.in_place_of,
+                }
+            )
+        return {
+            "do": "run",
+            "init_args": arena.tree(request.init_args, "init"),
+            "init_kwargs": arena.tree(request.init_kwargs, "init"),
+            "seed": request.seed,
+            "redrawn": request.redrawn,
+            "weights": None if request.weights is None else arena.weights(request.weights),
+            "calls": calls,
+            "fill": request.fill,
+            "guard": request.guard,
+            "schedule": request.schedule,
+            "config": request.config,
+            "record_accesses": request.record_accesses,
+            "training": request.training,
+        }
+
+    def _send(
+        self, header: dict[str, Any], arena: Arena, timeout: float
+    ) -> tuple[dict[str, Any], list[int]] | Observation:
+        fd, size = arena.write()
+        try:
+            return self._ask({**header, "memory": size}, timeout, (fd,))
+        finally:
+            os.close(fd)
+
+    def _ask(
+        self, header: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()
+    ) -> tuple[dict[str, Any], list[int]] | Observation:
+        """The worker's answer, or the observation that there is none."""
+        self._kept.clear()
+        self._channel.settimeout(timeout)
+        try:
+            protocol.send(self._channel, header, fds)
+            message = protocol.receive(self._channel)
+        except TimeoutError:
+            self.close()
+            words = f"no answer within {timeout:g} s"
+            return Observation(status=Status.HUNG, ending=words, stdout=self._output())
+        except protocol.Broken as error:
+            self.close()
+            return Observation(status=Status.MALFORMED, ending=str(error), stdout=self._output())
+        except OSError:
+            message = None
+        return self._died() if message is None else message
+
+    def _died(self) -> Observation:
+        self.alive = False
+        ending = self._zygote.reap(self.pid)
+        status = Status.CRASHED if ending.startswith("signal") else Status.EXITED
+        self.close()
+        return Observation(status=status, ending=ending, stdout=self._output())
+
+    def _drain(self, fd: int) -> None:
+        with contextlib.suppress(OSError):
+            while part := os.read(fd, 65_536):
+                room = KEPT_OUTPUT - len(self._kept)
+                if room > 0:
+                    self._kept += part[:room]
+        os.close(fd)
+
+    def _output(self) -> str:
+        if not self.alive:
+            self._reader.join(timeout=0.2)
+        else:
+            time.sleep(0)
+        return bytes(self._kept).decode(errors="replace")
+
+    def close(self) -> None:
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+            self._zygote.reap(self.pid)
+        self.alive = False
+        self._channel.close()
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)

@@ -1,0 +1,127 @@
+"""What a candidate changed around itself. A hint from inside its own process, never a verdict."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+#: (module, attribute) pairs that graders use and cheats patch.
+_WATCHED: tuple[tuple[Any, str], ...] = (
+    *((torch, name) for name in ("allclose", "equal", "isclose", "manual_seed", "empty", "randn")),
+    (torch.testing, "assert_close"),
+    (torch.Tensor, "__eq__"),
+    (torch.Tensor, "allclose"),
+    (torch.Tensor, "equal"),
+    (torch.Tensor, "data_ptr"),
+    *((time, name) for name in ("time", "perf_counter", "monotonic", "time_ns", "sleep")),
+    *((torch.cuda, name) for name in ("synchronize", "Event", "Stream", "current_stream")),
+    *((builtins, name) for name in ("print", "open", "isinstance", "abs", "max", "__import__")),
+)
+
+
+def snapshot() -> dict[str, Any]:
+    """Identity and code of each watched function."""
+    return {f"{_name(owner)}.{name}": (v, _code(v)) for owner, name, v in _values()}
+
+
+def _values() -> Iterator[tuple[Any, str, Any]]:
+    for owner, name in _WATCHED:
+        yield owner, name, getattr(owner, name, None)
+    testing = sys.modules.get("triton.testing")
+    if testing is not None:
+        yield testing, "do_bench", getattr(testing, "do_bench", None)
+
+
+def _name(owner: Any) -> str:
+    return str(getattr(owner, "__name__", owner))
+
+
+def _code(value: Any) -> Any:
+    """Assigning to `__code__` keeps the identity and changes the function."""
+    return getattr(value, "__code__", None)
+
+
+def changes(before: dict[str, Any]) -> list[str]:
+    found = []
+    now = snapshot()
+    for name, (value, code) in before.items():
+        if name in now and (now[name][0] is not value or now[name][1] is not code):
+            found.append(f"replaced {name}")
+    return found
+
+
+def extra_threads(before: set[int]) -> list[str]:
+    left = [t for t in threading.enumerate() if t.ident not in before and t.is_alive()]
+    return [f"left {len(left)} threads running"] if left else []
+
+
+def thread_ids() -> set[int]:
+    return {t.ident for t in threading.enumerate() if t.ident is not None}
+
+
+class Audit:
+    """Records what the candidate's own frames ask of the machine, through Python's audit events."""
+
+    _EVENTS = {
+        "socket.connect": "opened a socket",
+        "socket.bind": "opened a socket",
+        "socket.sendto": "sent to a socket",
+        "subprocess.Popen": "started a process",
+        "os.system": "started a process",
+        "os.exec": "started a process",
+        "os.posix_spawn": "started a process",
+        "os.fork": "forked",
+        "os.kill": "sent a signal",
+        "os.putenv": "changed the environment",
+        "sys._getframe": "walked the stack",
+        "gc.get_objects": "searched the heap",
+        "gc.get_referrers": "searched the heap",
+        "ctypes.dlopen": "opened a shared library",
+    }
+
+    def __init__(self, path: str, folder: str) -> None:
+        self._path = path
+        self._folder = folder
+        self.seen: list[str] = []
+        self.armed = False
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.armed or len(self.seen) > 50:
+            return
+        writing = event == "open" and self._writes(arguments)
+        words = f"wrote to {arguments[0]}"[:150] if writing else self._EVENTS.get(event)
+        if words is None or words in self.seen:
+            return
+        self.armed = False
+        try:
+            # Writing is looked for a few frames up (pathlib, numpy.save); the rest only where the
+            # candidate asks itself, since torch and triton walk stacks and open libraries too.
+            if self._from_candidate(4 if writing else 1):
+                self.seen.append(words)
+        finally:
+            self.armed = True
+
+    def _writes(self, arguments: tuple[Any, ...]) -> bool:
+        path, mode = arguments[0], arguments[1]
+        if not isinstance(path, str) or path.startswith((self._folder, "/dev/null")):
+            return False
+        return isinstance(mode, str) and any(c in mode for c in "wax+")
+
+    def _from_candidate(self, depth: int) -> bool:
+        # Frame 0 is this one, 1 the hook, 2 whoever caused the event.
+        frame: FrameType | None = sys._getframe(2)
+        for _ in range(depth):
+            if frame is None:
+                return False
+            if frame.f_code.co_filename == self._path:
+                return True
+            frame = frame.f_back
+        return False

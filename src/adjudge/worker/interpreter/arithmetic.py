@@ -1,0 +1,166 @@
+"""Arithmetic as a GPU does it, on numpy arrays. bfloat16 values travel as their bits in uint16.
+
+What each function reproduces was recorded on an H200 with Triton 3.6.0; the table is in
+`tests/interpreter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+#: Smallest normal float32: `tl.sqrt` and other approximate functions flush below it.
+_TINY = np.float32(2.0**-126)
+
+
+def widen(bits: Array) -> Array:
+    """bfloat16 bits to float32: exact."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def narrow(values: Array) -> Array:
+    """float32 to bfloat16 bits, rounded to nearest even; a NaN stays a NaN."""
+    raw = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (raw + np.uint32(0x7FFF) + ((raw >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(values), np.uint16(0x7FFF), rounded.astype(np.uint16))
+
+
+def to_tf32(values: Array) -> Array:
+    """float32 rounded to the 10 mantissa bits that a tf32 product keeps."""
+    raw = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (raw + np.uint32(0xFFF) + ((raw >> np.uint32(13)) & np.uint32(1))) & np.uint32(
+        0xFFFFE000
+    )
+    return np.where(np.isfinite(values), rounded.view(np.float32), values)
+
+
+def maxnum(a: Array, b: Array) -> Array:
+    """IEEE maxNum: a NaN loses against a number; +0 wins against -0."""
+    larger = np.fmax(a, b)
+    tied = (a == b) & (larger == 0)
+    return np.where(tied & ~(np.signbit(a) & np.signbit(b)), np.abs(larger), larger)
+
+
+def minnum(a: Array, b: Array) -> Array:
+    smaller = np.fmin(a, b)
+    tied = (a == b) & (smaller == 0)
+    return np.where(tied & (np.signbit(a) | np.signbit(b)), -np.abs(smaller), smaller)
+
+
+def saturated(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Float to integer: saturates at the ends of the range, NaN becomes 0."""
+    info = np.iinfo(dtype)
+    # The upper bound is not representable in float: compare, do not clip.
+    wide = values.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        out = np.nan_to_num(np.trunc(wide), nan=0.0, posinf=0.0, neginf=0.0).astype(dtype)
+    out = np.where(wide >= float(info.max), info.max, out)
+    return np.where(wide <= float(info.min), info.min, out).astype(dtype)
+
+
+def flushed_sqrt(values: Array) -> Array:
+    """`tl.sqrt` in float32: subnormal operands count as zero of their sign."""
+    if values.dtype != np.float32:
+        return np.sqrt(values)
+    return np.sqrt(np.where(np.abs(values) < _TINY, np.copysign(np.float32(0), values), values))
+
+
+def by_torch(name: str) -> Callable[[Array], Array]:
+    """Functions that numpy lacks, from torch, in the array's own precision."""
+
+    def call(values: Array) -> Array:
+        import torch
+
+        function = getattr(torch.special, name)
+        return np.asarray(function(torch.from_numpy(np.array(values, order="C"))).numpy())
+
+    return call
+
+
+def _rsqrt(x: Array) -> Array:
+    return (1 / np.sqrt(x)).astype(x.dtype)
+
+
+def _away(x: Array) -> Array:
+    """Half away from zero, as C's round."""
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+#: libdevice by its symbol without "__nv_" and the float suffix.
+LIBDEVICE: dict[str, Callable[..., Array]] = {
+    **{
+        name: getattr(np, name)
+        for name in (
+            "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh floor ceil "
+            "trunc rint fmod copysign hypot isnan isfinite signbit ldexp nextafter".split()
+        )
+    },
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "fabs": np.abs,
+    "abs": np.abs,
+    "llabs": np.abs,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
+    "max": np.maximum,
+    "min": np.minimum,
+    "pow": np.power,
+    "powi": np.power,
+    "fast_pow": np.power,
+    "fast_exp": np.exp,
+    "fast_log": np.log,
+    "fast_log2": np.log2,
+    "fast_sin": np.sin,
+    "fast_cos": np.cos,
+    "fast_tan": np.tan,
+    "fast_tanh": np.tanh,
+    "fast_fdivide": np.divide,
+    "isinf": np.isinf,
+    "finite": np.isfinite,
+    "nearbyint": np.rint,
+    "round": _away,
+    "rsqrt": _rsqrt,
+    "rsqrt_rn": _rsqrt,
+    "sqrt_rn": np.sqrt,
+    "rcp_rn": lambda x: (1 / x).astype(x.dtype),
+    "fadd_rn": np.add,
+    "add_rn": np.add,
+    "fmul_rn": np.multiply,
+    "mul_rn": np.multiply,
+    "sub_rn": np.subtract,
+    "div_rn": np.divide,
+    "fdiv_rn": np.divide,
+    "fma": lambda x, y, z: (x.astype(np.float64) * y + z).astype(x.dtype),
+    "fma_rn": lambda x, y, z: (x.astype(np.float64) * y + z).astype(x.dtype),
+    "saturate": lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0, 1),
+    "fdim": lambda x, y: np.where(x > y, x - y, 0).astype(x.dtype),
+    "erf": by_torch("erf"),
+    "erfc": by_torch("erfc"),
+    "erfinv": by_torch("erfinv"),
+    "lgamma": by_torch("gammaln"),
+    "normcdf": by_torch("ndtr"),
+    "exp10": lambda x: np.power(np.asarray(10, dtype=x.dtype), x),
+    "sinpi": lambda x: np.sin(np.pi * x).astype(x.dtype),
+    "cospi": lambda x: np.cos(np.pi * x).astype(x.dtype),
+    "float2int_rn": lambda x: saturated(np.rint(x), np.dtype(np.int32)),
+    "float2int_rz": lambda x: saturated(x, np.dtype(np.int32)),
+}
+
+
+def libdevice(symbol: str) -> Callable[..., Array] | None:
+    """The function of a libdevice symbol ("__nv_tanhf"), or None."""
+    name = symbol.removeprefix("__nv_")
+    for form in (name, name.removesuffix("f"), name.removesuffix("d"), name.removeprefix("f")):
+        if form in LIBDEVICE:
+            return LIBDEVICE[form]
+    return None

@@ -1,0 +1,298 @@
+"""Replaces the operations of Triton's interpreter that differ from a GPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton._C.libtriton import interpreter as _memory
+from triton._C.libtriton import ir
+from triton.runtime import interpreter as stock
+
+from adjudge.worker.interpreter import arithmetic
+from adjudge.worker.interpreter.addresses import allowed, carried, pattern
+from adjudge.worker.interpreter.session import Unsupported, current
+
+Handle = stock.TensorHandle
+
+
+def _is_bf16(handle: Any) -> bool:
+    return bool(handle.dtype.scalar == tl.bfloat16)
+
+
+def _values(handle: Any) -> Any:
+    return arithmetic.widen(handle.data) if _is_bf16(handle) else handle.data
+
+
+def _result(values: Any, dtype: Any) -> Any:
+    """A handle of `dtype`, rounded where the storage is narrower than the arithmetic."""
+    if dtype == tl.bfloat16:
+        return Handle(arithmetic.narrow(values), dtype)
+    wanted = stock._get_np_dtype(dtype)
+    return Handle(values if values.dtype == wanted else values.astype(wanted), dtype)
+
+
+def _binary(op: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def run(self: Any, lhs: Any, rhs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return _result(np.asarray(op(_values(lhs), _values(rhs))), lhs.dtype.scalar)
+
+    return run
+
+
+def _compare(op: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def run(self: Any, lhs: Any, rhs: Any) -> Any:
+        return Handle(np.asarray(op(_values(lhs), _values(rhs))), tl.int1)
+
+    return run
+
+
+def _unary(op: Callable[[Any], Any]) -> Callable[..., Any]:
+    def run(self: Any, arg: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return _result(np.asarray(op(_values(arg))), arg.dtype.scalar)
+
+    return run
+
+
+def _unordered(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: op(a, b) | np.isnan(a) | np.isnan(b)
+
+
+def _clamp(self: Any, arg: Any, low: Any, high: Any, propagate_nans: Any) -> Any:
+    x, lo, hi = _values(arg), _values(low), _values(high)
+    out = arithmetic.minnum(arithmetic.maxnum(x, lo), hi)
+    if propagate_nans == ir.PROPAGATE_NAN.ALL:
+        out = np.where(np.isnan(x), x, out)
+    return _result(out, arg.dtype.scalar)
+
+
+def _cast(self: Any, src: Any, dst_type: Any) -> Any:
+    source, target = src.dtype.scalar, dst_type.scalar
+    if source == target:
+        return Handle(src.data, target)
+    values = _values(src)
+    if target == tl.bfloat16:
+        return Handle(arithmetic.narrow(values.astype(np.float32)), target)
+    dtype = stock._get_np_dtype(dst_type)
+    if source.is_floating() and target.is_int() and target != tl.int1:
+        return Handle(arithmetic.saturated(values, dtype), target)
+    with np.errstate(all="ignore"):
+        return Handle(values.astype(dtype), target)
+
+
+_stock_fp_to_fp = stock.InterpreterBuilder.create_fp_to_fp
+
+
+def _fp_to_fp(self: Any, src: Any, dst_type: Any, rounding: Any) -> Any:
+    wide = {tl.bfloat16, tl.float16, tl.float32, tl.float64}
+    if {src.dtype.scalar, dst_type.scalar} <= wide:
+        if rounding == ir.ROUNDING_MODE.RTZ and dst_type.scalar == tl.bfloat16:
+            raw = src.data.astype(np.float32).view(np.uint32) >> np.uint32(16)
+            return Handle(raw.astype(np.uint16), tl.bfloat16)
+        return _cast(self, src, dst_type)
+    return _stock_fp_to_fp(self, src, dst_type, rounding)
+
+
+def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_imprecise: Any) -> Any:
+    left, right = _values(a), _values(b)
+    if a.dtype.scalar.is_fp8() or b.dtype.scalar.is_fp8():
+        raise Unsupported("tl.dot of float8 operands")
+    if left.dtype == np.float32 and input_precision == ir.INPUT_PRECISION.TF32 and not _is_bf16(a):
+        left, right = arithmetic.to_tf32(left), arithmetic.to_tf32(right)
+    total = d.dtype.scalar
+    compute = np.float64 if total == tl.float64 else np.float32
+    if total.is_int():
+        compute = np.int32
+    with np.errstate(all="ignore"):
+        out = np.matmul(left.astype(compute), right.astype(compute)) + _values(d)
+    return _result(out.astype(compute), total)
+
+
+def _masked_load(
+    self: Any, ptrs: Any, mask: Any, other: Any, cache: Any, eviction: Any, volatile: Any
+) -> Any:
+    element = ptrs.get_element_ty()
+    dtype = stock._get_np_dtype(element)
+    lanes = np.broadcast_to(_mask(mask), ptrs.data.shape)
+    inside = allowed(ptrs, lanes, dtype.itemsize, "load")
+    if other is None:
+        held = pattern(current.options.fill, ptrs.data.shape, dtype)
+    else:
+        held = np.array(np.broadcast_to(other.data, ptrs.data.shape), dtype=dtype)
+    outside = lanes & ~inside
+    if outside.any():
+        held = np.where(outside, pattern(current.options.guard, ptrs.data.shape, dtype), held)
+    pointers = np.ascontiguousarray(ptrs.data)
+    loaded = _memory.load(pointers, np.ascontiguousarray(inside), np.ascontiguousarray(held), dtype)
+    return Handle(loaded, element)
+
+
+def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, cache: Any, eviction: Any) -> Any:
+    itemsize = value.data.dtype.itemsize
+    lanes = np.broadcast_to(_mask(mask), ptrs.data.shape)
+    inside = allowed(ptrs, lanes, itemsize, "store")
+    data = np.ascontiguousarray(np.broadcast_to(value.data, ptrs.data.shape))
+    return _memory.store(np.ascontiguousarray(ptrs.data), data, np.ascontiguousarray(inside))
+
+
+def _mask(mask: Any) -> Any:
+    """Block pointers hand over a bare array, everything else a handle."""
+    return np.asarray(getattr(mask, "data", mask) if not isinstance(mask, np.ndarray) else mask)
+
+
+_stock_rmw = stock.InterpreterBuilder.create_atomic_rmw
+_stock_cas = stock.InterpreterBuilder.create_atomic_cas
+
+
+def _atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    lanes = np.broadcast_to(_mask(mask), ptr.data.shape)
+    inside = allowed(ptr, lanes, val.data.dtype.itemsize, "atomic")
+    if _is_bf16(val):
+        raise Unsupported("atomics on bfloat16")
+    checked = Handle(np.ascontiguousarray(inside), tl.int1)
+    whole = Handle(np.ascontiguousarray(ptr.data), ptr.dtype)
+    value = Handle(np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape)), val.dtype)
+    return _stock_rmw(self, op, whole, value, checked, sem, scope)
+
+
+def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+    lanes = np.ones(ptr.data.shape, dtype=bool)
+    if not allowed(ptr, lanes, val.data.dtype.itemsize, "atomic").all():
+        return Handle(np.zeros_like(cmp.data), cmp.dtype.scalar)
+    return _stock_cas(self, ptr, cmp, val, sem, scope)
+
+
+def _extern(
+    self: Any, lib: Any, path: Any, symbol: str, arguments: Any, result: Any, pure: Any
+) -> Any:
+    function = arithmetic.libdevice(symbol)
+    if function is None:
+        raise Unsupported(f"libdevice function {symbol}")
+    with np.errstate(all="ignore"):
+        out = np.asarray(function(*(_values(argument) for argument in arguments)))
+    return _result(out, result.scalar)
+
+
+def _inline_asm(self: Any, *arguments: Any) -> Any:
+    raise Unsupported("inline assembly")
+
+
+def _print(self: Any, prefix: Any, hexadecimal: Any, values: Any, signed: Any) -> None:
+    """Device prints are dropped: thousands of instances would flood the captured output."""
+
+
+def _carrying(name: str, pointer: int = 0) -> Callable[..., Any]:
+    original = getattr(stock.InterpreterBuilder, name)
+
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        result = original(self, *arguments, **keywords)
+        source = arguments[pointer]
+        return carried(source, result) if source.attr else result
+
+    return run
+
+
+def _fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+    wide = _values(x).astype(np.float64) * _values(y) + _values(z)
+    return _result(wide, z.dtype.scalar)
+
+
+def _select(self: Any, condition: Any, lhs: Any, rhs: Any) -> Any:
+    out = Handle(np.where(condition.data, lhs.data, rhs.data), lhs.dtype.scalar)
+    return carried(lhs, carried(rhs, out))
+
+
+_ARITHMETIC = {
+    "create_fadd": np.add,
+    "create_fsub": np.subtract,
+    "create_fmul": np.multiply,
+    "create_fdiv": np.divide,
+    "create_precise_divf": np.divide,
+    "create_frem": np.fmod,
+    "create_minimumf": np.minimum,
+    "create_maximumf": np.maximum,
+    "create_minnumf": arithmetic.minnum,
+    "create_maxnumf": arithmetic.maxnum,
+}
+_COMPARISONS = {
+    "create_fcmpOLT": np.less,
+    "create_fcmpOGT": np.greater,
+    "create_fcmpOLE": np.less_equal,
+    "create_fcmpOGE": np.greater_equal,
+    "create_fcmpOEQ": np.equal,
+    "create_fcmpONE": lambda a, b: (a < b) | (a > b),
+    "create_fcmpULT": _unordered(np.less),
+    "create_fcmpUGT": _unordered(np.greater),
+    "create_fcmpULE": _unordered(np.less_equal),
+    "create_fcmpUGE": _unordered(np.greater_equal),
+    "create_fcmpUEQ": _unordered(np.equal),
+    "create_fcmpUNE": np.not_equal,
+}
+_FUNCTIONS = {
+    "create_exp": np.exp,
+    "create_exp2": np.exp2,
+    "create_log": np.log,
+    "create_log2": np.log2,
+    "create_sin": np.sin,
+    "create_cos": np.cos,
+    "create_floor": np.floor,
+    "create_ceil": np.ceil,
+    "create_sqrt": arithmetic.flushed_sqrt,
+    "create_precise_sqrt": np.sqrt,
+    "create_rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
+    "create_erf": arithmetic.by_torch("erf"),
+}
+_POINTER_CARRIERS = (
+    "create_addptr",
+    "create_broadcast",
+    "create_expand_dims",
+    "create_reshape",
+    "create_trans",
+    "create_bitcast",
+    "create_int_to_ptr",
+    "create_ptr_to_int",
+    "create_unsplat",
+)
+
+
+def install() -> None:
+    """Puts the faithful operations in place of the stock ones, for this process."""
+    target = stock.InterpreterBuilder
+    for name in _POINTER_CARRIERS:
+        setattr(target, name, _carrying(name))
+    target.create_splat = _carrying("create_splat", pointer=1)
+    for name, op in _ARITHMETIC.items():
+        setattr(target, name, _binary(op))
+    for name, op in _COMPARISONS.items():
+        setattr(target, name, _compare(op))
+    for name, function in _FUNCTIONS.items():
+        setattr(target, name, _unary(function))
+    for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc"):
+        setattr(target, f"create_{name}", _cast)
+    target.create_int_cast = lambda self, src, dst, signed: _cast(self, src, dst)
+    target.cast_impl = _cast
+    target.create_fp_to_fp = _fp_to_fp
+    target.create_clampf = _clamp
+    target.create_select = _select
+    target.create_fma = _fma
+    target.create_dot = _dot
+    target.create_masked_load = _masked_load
+    target.create_masked_store = _masked_store
+    target.create_atomic_rmw = _atomic_rmw
+    target.create_atomic_cas = _atomic_cas
+    target.create_extern_elementwise = _extern
+    target.create_inline_asm = _inline_asm
+    target.create_print = _print
+    for handle in (stock.BlockPointerHandle, stock.TensorDescHandle):
+        handle.materialize_pointers = _materialized(handle.materialize_pointers)
+
+
+def _materialized(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        pointers, masks = original(self, *arguments, **keywords)
+        return carried(self.base, pointers), masks
+
+    return run

@@ -1,0 +1,115 @@
+"""Reductions and scans: NaN-dropping extremes, half-precision trees, user functions by halves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as stock
+
+from adjudge.worker.interpreter import arithmetic
+
+
+def install() -> None:
+    stock.ReduceOps.apply_impl = _reduce
+    stock.ReduceOps.generic_reduce = _generic_reduce
+    stock.ScanOps.generic_scan = _generic_scan
+    stock.ScanOps.cumsum = _running(np.cumsum)
+    stock.ScanOps.cumprod = _running(np.cumprod)
+
+
+def _is_bf16(tensor: Any) -> bool:
+    return bool(tensor.dtype.scalar == tl.bfloat16)
+
+
+def _reduce(self: Any, inputs: Any) -> Any:
+    first = inputs[0]
+    standard = tl.standard
+    combine = self.combine_fn
+    if combine in (standard._elementwise_max, standard._elementwise_min):
+        op = np.fmax if combine == standard._elementwise_max else np.fmin
+        if not first.dtype.is_floating():
+            op = np.maximum if op is np.fmax else np.minimum
+        return _by_ufunc(self, first, op)
+    if combine == standard._sum_combine:
+        if first.dtype.scalar in (tl.float16, tl.bfloat16):
+            return self.generic_reduce(inputs)
+        return self.sum(first)
+    if combine == standard._argmax_combine_tie_break_left and not _is_bf16(first):
+        return self.min_max(first, val_reduce_op=np.max, idx_reduce_op=np.argmax)
+    if combine == standard._argmin_combine_tie_break_left and not _is_bf16(first):
+        return self.min_max(first, val_reduce_op=np.min, idx_reduce_op=np.argmin)
+    return self.generic_reduce(inputs)
+
+
+def _by_ufunc(self: Any, tensor: Any, op: Any) -> Any:
+    data = tensor.handle.data
+    bf16 = _is_bf16(tensor)
+    values = arithmetic.widen(data) if bf16 else data
+    out = op.reduce(values, axis=self.axis, keepdims=self.keep_dims)
+    if bf16:
+        out = arithmetic.narrow(np.asarray(out))
+    return self.to_tensor(out, tensor.dtype)
+
+
+def _combined(self: Any, left: list[Any], right: list[Any], inputs: Any) -> list[Any]:
+    """The user's function on two lists of arrays."""
+    args = [self.to_tensor(a, t.dtype) for a, t in zip(left, inputs, strict=True)]
+    args += [self.to_tensor(b, t.dtype) for b, t in zip(right, inputs, strict=True)]
+    out = self.combine_fn.fn(*args)
+    out = out if isinstance(out, (tuple, list)) else (out,)
+    return [
+        np.asarray(o.handle.data).reshape(a.shape).astype(a.dtype)
+        for o, a in zip(out, left, strict=True)
+    ]
+
+
+def _generic_reduce(self: Any, inputs: Any) -> Any:
+    """Neighbours are combined in pairs, so that an associative function sees its order kept."""
+    original = self.axis
+    tensors, axis = self.unravel(inputs, self.axis)
+    arrays = [np.moveaxis(t.handle.data, axis, 0) for t in tensors]
+    while arrays[0].shape[0] > 1:
+        even = arrays[0].shape[0] // 2 * 2
+        merged = _combined(
+            self, [a[0:even:2] for a in arrays], [a[1:even:2] for a in arrays], tensors
+        )
+        rest = [a[even:] for a in arrays]
+        arrays = [np.concatenate([m, r]) for m, r in zip(merged, rest, strict=True)]
+    out = []
+    for array, tensor, given in zip(arrays, tensors, inputs, strict=True):
+        data = array[0]
+        if self.keep_dims:
+            shape = given.handle.data.shape
+            data = data.reshape([1] * len(shape)) if original is None else np.expand_dims(data, axis)
+        elif original is None:
+            data = data.item()
+        out.append(self.to_tensor(data, tensor.dtype))
+    return out
+
+
+def _generic_scan(self: Any, inputs: Any) -> Any:
+    """Hillis and Steele's scan: each step combines with the element 1, 2, 4, ... before."""
+    arrays = [np.moveaxis(t.handle.data, self.axis, 0).copy() for t in inputs]
+    step = 1
+    while step < arrays[0].shape[0]:
+        merged = _combined(self, [a[:-step] for a in arrays], [a[step:] for a in arrays], inputs)
+        arrays = [np.concatenate([a[:step], m]) for a, m in zip(arrays, merged, strict=True)]
+        step *= 2
+    return [
+        self.to_tensor(np.moveaxis(a, 0, self.axis), t.dtype)
+        for a, t in zip(arrays, inputs, strict=True)
+    ]
+
+
+def _running(op: Any) -> Any:
+    def run(self: Any, tensor: Any) -> list[Any]:
+        data = tensor.handle.data
+        if _is_bf16(tensor):
+            return [
+                self.to_tensor(arithmetic.narrow(op(arithmetic.widen(data), axis=self.axis)), tensor.dtype)
+            ]
+        return [self.to_tensor(op(data, axis=self.axis), dtype=tensor.dtype)]
+
+    return run

@@ -1,0 +1,82 @@
+"""What one run asks of the interpreter, and what it saw."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from adjudge.observation import AccessFault, Race
+from adjudge.task import Launch
+
+#: Faults kept of one run: the first tells the story, a storm of them costs time.
+MOST_FAULTS = 50
+
+
+class Unsupported(Exception):
+    """The interpreter lacks what the kernel uses. Never held against the candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    #: "serial", "reversed" or "random:K".
+    schedule: str = "serial"
+    #: Index of the autotune configuration to run; -1 takes the first.
+    config: int = -1
+    #: What masked-off lanes without `other` hold.
+    fill: str = "zero"
+    #: What a load outside every tensor reads.
+    guard: str = "zero"
+    record_accesses: bool = False
+
+
+@dataclass(slots=True)
+class Log:
+    launches: list[Launch] = field(default_factory=list)
+    faults: list[AccessFault] = field(default_factory=list)
+    races: list[Race] = field(default_factory=list)
+    unsupported: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """The run in progress."""
+
+    options: Options = field(default_factory=Options)
+    log: Log = field(default_factory=Log)
+    kernel: str = ""
+    #: (how many configurations, which one) of the autotuner that is launching.
+    tuned: tuple[int, int] = (0, -1)
+
+
+current = State()
+
+
+@contextmanager
+def session(options: Options) -> Iterator[Log]:
+    """Kernels launched inside run under `options`; what they did is in the log."""
+    current.options = options
+    current.log = Log()
+    try:
+        yield current.log
+    finally:
+        current.options = Options()
+
+
+def order(instances: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The program instances in the order of the schedule.
+
+    Raises:
+        Unsupported: the schedule is not one of this runner's.
+    """
+    name, _, key = current.options.schedule.partition(":")
+    if name == "serial":
+        return instances
+    if name == "reversed":
+        return instances[::-1]
+    if name == "random":
+        shuffled = list(instances)
+        random.Random(int(key)).shuffle(shuffled)
+        return shuffled
+    raise Unsupported(f"schedule {current.options.schedule!r}")

@@ -1,0 +1,122 @@
+"""The process that workers are forked from: torch and triton imported once, no task, no tensor op.
+
+    python -m adjudge.worker.zygote FD ISOLATION FACE COMPILER
+
+A parent that has run one parallel tensor operation hangs its forked children, so nothing is computed
+here. Each worker sits in a process-identifier namespace of its own where the system allows one: its
+supervisor (the outer fork) waits for it and ends the way it ended, and killing the supervisor takes
+everything the candidate started with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from adjudge.worker import protocol, sandbox
+
+
+def main(arguments: list[str]) -> None:
+    fd, isolation, face, compiler = arguments
+    channel = socket.socket(fileno=int(fd))
+    settings = sandbox.Settings(isolation=isolation, face=face, compiler=compiler == "compiler")
+    _import_everything()
+    layers = sandbox.available(settings)
+    device = "cuda:0" if face == "cuda" else "cpu"
+    protocol.send(channel, {"layers": list(layers), "device": device})
+    _serve(channel, settings)
+
+
+def _import_everything() -> None:
+    """What a candidate would otherwise wait for: 3 s of torch, 1.2 s of Dynamo at the first op under
+    a dispatch mode, triton with its interpreter made faithful."""
+    import gc
+    import importlib.util
+
+    import numpy  # noqa: F401
+    import torch
+    import torch._dynamo  # noqa: F401
+    import torch.utils._python_dispatch
+
+    torch.set_num_threads(1)
+    if importlib.util.find_spec("triton") is not None:
+        from adjudge.worker import interpreter
+
+        interpreter.install()
+    import adjudge.worker.child  # noqa: F401
+
+    # Objects that live for ever are kept out of the children's collections and page copies.
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(channel: socket.socket, settings: sandbox.Settings) -> None:
+    children: dict[int, int] = {}
+    while True:
+        message = protocol.receive(channel)
+        if message is None:
+            return
+        header, fds = message
+        if header["do"] == "spawn":
+            pid = os.fork()
+            if pid == 0:
+                channel.close()
+                _supervise(fds[0], fds[1], settings)
+            children[pid] = pid
+            protocol.send(channel, {"pid": pid})
+        else:
+            protocol.send(channel, {"ending": _ending(int(header["pid"]), children)})
+        for number in fds:
+            os.close(number)
+
+
+def _ending(pid: int, children: dict[int, int]) -> str:
+    if children.pop(pid, None) is None:
+        return "unknown"
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        return f"signal {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exit code {os.WEXITSTATUS(status)}"
+
+
+def _supervise(channel: int, output: int, settings: sandbox.Settings) -> NoReturn:
+    """Runs the worker in a namespace of its own and ends as it ended."""
+    try:
+        sandbox.die_with_parent()
+        if settings.isolation == "full":
+            sandbox.enter_namespaces()
+        pid = os.fork()
+        if pid == 0:
+            _work(channel, output, settings)
+        os.close(channel)
+        os.close(output)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            signal.signal(number, signal.SIG_DFL) if number not in (9, 19) else None
+            os.kill(os.getpid(), number)
+        os._exit(os.WEXITSTATUS(status))
+    finally:
+        os._exit(70)
+
+
+def _work(channel: int, output: int, settings: sandbox.Settings) -> NoReturn:
+    from adjudge.worker import child
+
+    try:
+        sandbox.die_with_parent()
+        child.serve(channel, output, settings)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(70)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
