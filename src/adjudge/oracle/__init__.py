@@ -1,28 +1,21 @@
-"""The oracle: the right answer in float64, and how far from it an honest kernel may lie."""
+"""The truth about a probe: a float64 answer, and the error that an honest kernel may make."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjudge.oracle.regimes import REGIMES
+
 if TYPE_CHECKING:
-    from adjudge.oracle.judgement import Oracle
-    from adjudge.oracle.leaves import Leaf
-    from adjudge.oracle.regimes import REGIMES, required_regime
+    from adjudge.oracle.evaluate import Oracle, required_regime
 
-__all__ = ["REGIMES", "Leaf", "Oracle", "required_regime"]
-
-_HOMES = {
-    "REGIMES": "regimes",
-    "required_regime": "regimes",
-    "Leaf": "leaves",
-    "Oracle": "judgement",
-}
+__all__ = ["REGIMES", "Oracle", "required_regime"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads on first use, so that importing the package does not import torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    # Evaluating needs torch; naming a regime does not.
+    if name in ("Oracle", "required_regime"):
+        from adjudge.oracle import evaluate
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(evaluate, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,6 +45,7 @@ class Runs:
         self._make = make
         self._reference: Any = None
         self._stateful = False
+        self._settled = False
         self._scales: dict[tuple[int, str], Scale] = {}
         self._lifted = (
             arrays.map_leaves(arguments.args, _lift_leaf),
@@ -54,6 +55,13 @@ class Runs:
     def exact(self, arguments: Arguments | None = None) -> list[Array]:
         """float64 values of every leaf; integers and booleans as they are."""
         return self._run(Lift(self.base), arguments)
+
+    def settle(self, first: list[Array]) -> None:
+        """Finds out, once, whether a second call on the same reference answers differently from
+        the `first`; if so, every run constructs its own."""
+        if not self._settled:
+            self._settled = True
+            self._stateful = not all(map(_alike, self.exact(), first))
 
     def perturbed(
         self, regime: Regime, sample: int, *, kind: str = "uniform", amplify: float = 1.0
@@ -93,16 +101,12 @@ class Runs:
         """A reference in its first state: constructed anew where a run changes it."""
         if self._reference is not None and not self._stateful:
             return self._reference
-        reference = lift_module(self._make())
-        if isinstance(reference, torch.nn.Module):
-            # Buffers that training statistics are written to, or that a reference keeps as state.
-            self._stateful = any(True for _ in reference.buffers()) and _may_change(reference)
-        self._reference = reference
-        return reference
+        self._reference = lift_module(self._make())
+        return self._reference
 
 
-def _may_change(module: torch.nn.Module) -> bool:
-    return any(m.training and any(True for _ in m.buffers(recurse=False)) for m in module.modules())
+def _alike(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def _lift_leaf(path: str, value: Any) -> Any:

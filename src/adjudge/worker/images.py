@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ import torch
 from adjudge import arrays
 from adjudge.observation import AccessFault
 from adjudge.worker.protocol import FILL_BYTES, GUARD, aligned
+
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +111,11 @@ class Arena:
 
     def write(self) -> tuple[int, int]:
         """Creates the memory and fills it; its descriptor (the caller closes it) and its size."""
-        fd = os.memfd_create("adjudge-inputs", os.MFD_CLOEXEC)
+        fd = os.memfd_create("adjudge-inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         size = aligned(self._end)
         os.ftruncate(fd, size)
+        # A worker that could shrink it would kill the judge at its next read.
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         self._map = mmap.mmap(fd, size)
         self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         for placed in self._placed:
@@ -135,11 +141,11 @@ class Arena:
         )
 
     def mutated(self) -> tuple[str, ...]:
-        """Names of the tensors whose bytes are no longer what was written, weights aside."""
+        """Names of the observed call's tensors whose bytes are no longer what was written."""
         names = []
         for placed in self._placed:
             image = placed.image
-            if placed.name.startswith(("weight ", "init")) or not image.values.size:
+            if not placed.name.startswith(("args", "kwargs")) or not image.values.size:
                 continue
             now = np.ascontiguousarray(self._view(placed))
             if now.tobytes() != image.values.tobytes():

@@ -1,0 +1,250 @@
+"""One observation against the oracle: metadata, classes of value, values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adjudge.gates.protocol import Comparison
+from adjudge.observation import Observation, OutputTensor
+from adjudge.oracle.regimes import Regime
+from adjudge.oracle.statistics import RMS_MULTIPLE, element_multiple
+
+if TYPE_CHECKING:
+    from adjudge.oracle.evaluate import Leaf, Oracle
+
+Array = npt.NDArray[Any]
+
+#: Below these, neither sign nor zero-or-not is compared: the smallest normal float32 (bfloat16 has
+#: the same exponent), the smallest subnormal float16.
+_FLOORS = {"float16": 2.0**-24, "float64": 2.0**-1022}
+_FLOOR = 2.0**-126
+#: Share of elements that may be left out before nothing can be said.
+MOST_EXCLUDED = 0.1
+_FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def metadata(observation: Observation, native: list[Leaf], structure: str) -> Comparison | None:
+    """What is wrong with number, structure, dtype or shape; None if nothing."""
+    if observation.structure.replace("[", "(").replace("]", ")") != structure.replace(
+        "[", "("
+    ).replace("]", ")"):
+        return Comparison(
+            outcome="metadata",
+            reason="the outputs are structured differently",
+            expected=structure,
+            got=observation.structure,
+            exact=True,
+        )
+    for ours, theirs in zip(native, observation.outputs, strict=True):
+        expected = f"{ours.dtype}{list(ours.data.shape)}"
+        got = f"{theirs.dtype}{list(theirs.data.shape)}"
+        if expected != got:
+            return Comparison(
+                outcome="metadata",
+                reason=f"output{theirs.path} is {got}, where the reference gives {expected}",
+                where=f"output{theirs.path}",
+                expected=expected,
+                got=got,
+                exact=True,
+            )
+    return None
+
+
+def equal_bits(observation: Observation, native: list[Leaf]) -> bool:
+    return all(
+        np.ascontiguousarray(a.data).tobytes() == np.ascontiguousarray(b.data).tobytes()
+        for a, b in zip(native, observation.outputs, strict=True)
+    )
+
+
+class Judgement:
+    """The comparison in one regime, drawing as few envelopes as it needs."""
+
+    def __init__(
+        self, oracle: Oracle, observation: Observation, regime: Regime, *, widen: bool
+    ) -> None:
+        self._oracle = oracle
+        self._observation = observation
+        self._regime = regime
+        #: Whether the native reference's own error widens the bound.
+        self._widen = widen
+        self._excluded = 0
+        self._total = 0
+
+    def verdict(self) -> Comparison:
+        outputs = self._observation.outputs
+        worst_rms, worst = 0.0, 0.0
+        for index, output in enumerate(outputs):
+            self._total += output.data.size
+            wrong = self._classes(index, output)
+            if wrong is not None:
+                return wrong
+        if self._total and self._excluded > MOST_EXCLUDED * self._total:
+            return Comparison(
+                outcome="undecided",
+                reason=f"{self._excluded} of {self._total} elements are not definite: the float64 "
+                "oracle and the native reference differ in class there",
+                excluded=self._excluded,
+                total=self._total,
+            )
+        for index, output in enumerate(outputs):
+            found = self._values(index, output)
+            if not found.ok:
+                return found
+            worst_rms, worst = max(worst_rms, found.rms), max(worst, found.excess)
+        return Comparison(
+            outcome="within",
+            rms=worst_rms,
+            excess=worst,
+            excluded=self._excluded,
+            total=self._total,
+        )
+
+    def _classes(self, index: int, output: OutputTensor) -> Comparison | None:
+        """Positions of NaN and infinities; only where oracle and native reference agree."""
+        if output.dtype not in _FLOATS or not output.data.size:
+            return None
+        native = _wide(self._oracle.native[index].data)
+        exact = _wide(self._oracle.exact[index].data)
+        got = _wide(output.data)
+        ours, truth, theirs = _class(native), _class(exact), _class(got)
+        definite = ours == truth
+        if not np.isfinite(native).all():
+            definite = definite & ~(self._oracle.independent[index] & ~np.isfinite(native))
+        self._excluded += int((~definite).sum())
+        wrong = definite & (theirs != truth)
+        if not wrong.any():
+            return None
+        first = _first(wrong)
+        return Comparison(
+            outcome="class",
+            where=f"output{output.path}",
+            index=first,
+            expected=_shown(native[first]),
+            got=_shown(got[first]),
+            bound="the same class of value",
+            affected=int(wrong.sum()),
+            total=output.data.size,
+            excluded=self._excluded,
+            exact=True,
+        )
+
+    def _values(self, index: int, output: OutputTensor) -> Comparison:
+        if not output.data.size:
+            return Comparison(outcome="within")
+        if output.dtype not in _FLOATS:
+            return self._integers(index, output)
+        from adjudge.oracle.evaluate import CONFIRM, FIRST, LARGE, SAMPLES
+
+        large = output.data.size > LARGE
+        for samples, fresh in ((FIRST, False), (8 if large else SAMPLES, False), (CONFIRM, True)):
+            if large and fresh:
+                continue
+            found = self._against(index, output, samples, fresh, acquit=samples == FIRST)
+            if found.ok:
+                return found
+        return found
+
+    def _against(
+        self, index: int, output: OutputTensor, samples: int, fresh: bool, *, acquit: bool
+    ) -> Comparison:
+        oracle = self._oracle
+        exact = _wide(oracle.exact[index].data)
+        native = _wide(oracle.native[index].data)
+        got = _wide(output.data)
+        finite = np.isfinite(exact) & np.isfinite(got) & np.isfinite(native)
+        error = np.where(finite, np.abs(got - exact), 0.0)
+        envelope = np.where(finite, oracle.envelope(self._regime, samples, fresh=fresh)[index], 0)
+        floor = _FLOORS.get(output.dtype, _FLOOR)
+        # One rounding of the result to its own storage is always honest.
+        envelope = envelope + floor + np.where(finite, np.abs(exact), 0) * self._regime.store / 2
+        own = np.where(finite, np.abs(native - exact), 0.0) if self._widen else np.zeros_like(error)
+        multiple = 1.0 if acquit else element_multiple(min(samples, 128), error.size)
+        bound = np.maximum(multiple * envelope, 2 * own)
+        rms_envelope = float(np.sqrt(np.mean(envelope**2)))
+        rms_own = float(np.sqrt(np.mean(own**2)))
+        if rms_own > RMS_MULTIPLE * rms_envelope:
+            # The reference misses its own envelope: a candidate may be as wrong, element by element.
+            bound = np.maximum(bound, multiple * rms_own)
+        rms = float(np.sqrt(np.mean(error**2)) / max(rms_envelope, rms_own, 1e-300))
+        excess = error / bound
+        wrong = excess > 1
+        limit = 1.0 if acquit else RMS_MULTIPLE
+        if not wrong.any() and (rms <= limit or acquit):
+            return Comparison(
+                outcome="within", rms=rms, excess=float(excess.max()), total=error.size
+            )
+        if not wrong.any():
+            wrong = error == error.max()
+        at = np.unravel_index(int(np.argmax(np.where(wrong, excess, 0))), excess.shape)
+        first = tuple(int(i) for i in at)
+        return Comparison(
+            outcome="value",
+            where=f"output{output.path}",
+            index=first,
+            expected=_shown(exact[first]),
+            got=_shown(got[first]),
+            bound=f"{float(bound[first]):.3g}",
+            excess=float(excess.max()),
+            rms=rms,
+            affected=int(wrong.sum()),
+            total=error.size,
+            excluded=self._excluded,
+            beyond_worst_case=None if acquit else self._beyond_worst(index, error, wrong),  # type: ignore[arg-type]
+        )
+
+    def _beyond_worst(self, index: int, error: Array, wrong: Array) -> bool:
+        """Whether an offending element exceeds three times the worst-case amplitude: honest errors
+        under the worst law are sums of bounded terms, and three spreads hold all of them."""
+        worst = self._oracle.worst(self._regime)[index]
+        return bool((error[wrong] > 3 * worst[wrong] + _FLOOR).any())
+
+    def _integers(self, index: int, output: OutputTensor) -> Comparison:
+        """Exact, except where an error within the envelope changes the reference's own choice."""
+        native, exact = self._oracle.native[index].data, self._oracle.exact[index].data
+        wrong = (output.data != native) & (output.data != exact)
+        if not wrong.any():
+            return Comparison(outcome="within", exact=True, total=output.data.size)
+        unsettled = (self._oracle.envelope(self._regime, 32)[index] > 0) | (native != exact)
+        wrong = wrong & ~unsettled
+        self._excluded += int(unsettled.sum())
+        if not wrong.any():
+            return Comparison(outcome="within", total=output.data.size, excluded=self._excluded)
+        first = _first(wrong)
+        return Comparison(
+            outcome="value",
+            where=f"output{output.path}",
+            index=first,
+            expected=str(native[first]),
+            got=str(output.data[first]),
+            bound="equality",
+            affected=int(wrong.sum()),
+            total=output.data.size,
+            excluded=self._excluded,
+            exact=True,
+        )
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.float64)
+
+
+def _class(values: Array) -> Array:
+    """0 finite, 1 NaN, 2 +inf, 3 -inf."""
+    kinds = np.zeros(values.shape, dtype=np.int8)
+    kinds[np.isnan(values)] = 1
+    kinds[values == np.inf] = 2
+    kinds[values == -np.inf] = 3
+    return kinds
+
+
+def _first(mask: Array) -> tuple[int, ...]:
+    flat = int(np.flatnonzero(mask)[0])
+    return tuple(int(i) for i in np.unravel_index(flat, mask.shape))
+
+
+def _shown(value: Any) -> str:
+    return f"{float(value):.9g}"

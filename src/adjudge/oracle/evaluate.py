@@ -1,0 +1,285 @@
+"""The oracle for one case: float64 answer, native answer, envelopes, comparison, grade."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from adjudge import arrays
+from adjudge.gates.protocol import Comparison
+from adjudge.observation import Observation
+from adjudge.oracle import compare as comparing
+from adjudge.oracle import rules
+from adjudge.oracle.lifted import Lifted, lifting
+from adjudge.oracle.regimes import BF16, FP16, REGIMES, Regime, regime
+from adjudge.program import Arguments, OutsideDomain
+
+Array = npt.NDArray[Any]
+Make = Callable[[], Callable[..., Any]]
+
+#: Runs that decide; a conviction is drawn again with CONFIRM fresh ones.
+SAMPLES, CONFIRM = 32, 128
+#: Runs that may acquit at once: a small envelope can only be too tight by luck, never too wide by it
+#: beyond its own t quantile, and acquitting asks for one envelope, not for many.
+FIRST = 4
+#: Elements past which envelopes are drawn from fewer runs and pooled over the whole output.
+LARGE = 1 << 21
+#: Finite values put in place of NaN and infinities, to see which outputs depend on them at all.
+_FINITE = (-1e4, -3.0, -0.5, 0.5, 3.0, 1e4)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One output of the reference."""
+
+    path: str
+    data: Array
+    dtype: str
+
+
+class Oracle:
+    """Evaluates one reference on one set of arguments, as little as the questions need.
+
+    Args:
+        make: a fresh reference each time (native dtype, weights set).
+        arguments: native-dtype tensors.
+        generic: False where rounding errors line up (constant, sorted, lattice inputs): then a
+            conviction needs the worst-case bound.
+        seed: of the sampled errors.
+    """
+
+    def __init__(
+        self, make: Make, arguments: Arguments, *, generic: bool, seed: int = 0
+    ) -> None:
+        self._make = make
+        self._arguments = arguments
+        self._generic = generic
+        self._seed = seed
+        self._envelopes: dict[tuple[str, int, bool], list[Array]] = {}
+        self.structure = ""
+        #: Operations without a rule, met on the way.
+        self.whole: set[str] = set()
+
+    @cached_property
+    def native(self) -> list[Leaf]:
+        """The trusted answer in the reference's own dtype.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        reference = self._make()
+        with torch.no_grad():
+            result = _called(reference, self._arguments)
+        self.structure, leaves = _leaves(result)
+        return leaves
+
+    @cached_property
+    def exact(self) -> list[Leaf]:
+        """The same in float64."""
+        mode = Lifted(self.dtype)
+        leaves = self._lifted_run(mode, self._arguments)
+        self.met = mode.met
+        return leaves
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """The float dtype that the reference computes in."""
+        tensors = [t for _, t in arrays.tensors_in((self._arguments.args, dict(self._arguments.kwargs)))]
+        reference = self._make()
+        if isinstance(reference, torch.nn.Module):
+            tensors += list(reference.parameters())
+        floats = [t.dtype for t in tensors if t.is_floating_point()]
+        return floats[0] if floats else torch.float32
+
+    def compare(self, observation: Observation, name: str) -> Comparison:
+        """One observation against this oracle in the named regime.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        found = comparing.metadata(observation, self.native, self._structure())
+        if found is not None:
+            return found
+        if comparing.equal_bits(observation, self.native):
+            return Comparison(outcome="equal")
+        return comparing.Judgement(self, observation, self._regime(name), widen=True).verdict()
+
+    def grade(self, observation: Observation) -> str:
+        """The strictest regime whose envelope holds, "none" if none does. Never widened by the native
+        reference's own error."""
+        if comparing.metadata(observation, self.native, self._structure()) is not None:
+            return "none"
+        for name in REGIMES:
+            judgement = comparing.Judgement(self, observation, self._regime(name), widen=False)
+            if judgement.verdict().ok:
+                return name
+        return "none"
+
+    def _structure(self) -> str:
+        assert self.native is not None
+        return self.structure
+
+    def _regime(self, name: str) -> Regime:
+        """The regime, not finer than the dtype the reference itself stores in."""
+        found = regime(name)
+        floor = {torch.float16: FP16, torch.bfloat16: BF16}.get(self.dtype, 0.0)
+        return Regime(name, max(found.store, floor), found.accumulate, found.operand)
+
+    def envelope(self, found: Regime, samples: int, *, fresh: bool = False) -> list[Array]:
+        """Root mean square deviation of each element over `samples` runs, one array an output.
+
+        The worst-case law is used where the inputs are not generic.
+        """
+        key = (found.name, samples, fresh)
+        if key not in self._envelopes:
+            self._envelopes[key] = self._sampled(found, samples, fresh)
+        return self._envelopes[key]
+
+    def worst(self, found: Regime, samples: int = 8) -> list[Array]:
+        """The same under the worst-case law: sqrt(3) turns the spread of a uniform error into its
+        amplitude."""
+        key = (found.name, -samples, False)
+        if key not in self._envelopes:
+            drawn = self._sampled(found, samples, False, worst=True)
+            self._envelopes[key] = [s * np.sqrt(3.0) for s in drawn]
+        return self._envelopes[key]
+
+    def _sampled(
+        self, found: Regime, samples: int, fresh: bool, *, worst: bool | None = None
+    ) -> list[Array]:
+        law = not self._generic if worst is None else worst
+        squares = [np.zeros(leaf.data.shape) for leaf in self.exact]
+        for number in range(samples):
+            seed = (self._seed * 1_000_003 + number + (1 << 20 if fresh else 0)) & 0x7FFFFFFF
+            mode = Lifted(self.dtype, rules.Noise(found, seed, worst=law))
+            for total, leaf, centre in zip(
+                squares, self._lifted_run(mode, self._arguments), self.exact, strict=True
+            ):
+                with np.errstate(all="ignore"):
+                    off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
+                    total += np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
+            self.whole |= mode.whole
+        return [np.sqrt(total / samples) for total in squares]
+
+    @cached_property
+    def independent(self) -> list[Array]:
+        """Where outputs do not move with finite values in place of the non-finite inputs: their
+        non-finite value comes from 0 * inf, and either class is right."""
+        if not _has_nonfinite(self._arguments):
+            return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.exact]
+        answers = []
+        for value in _FINITE:
+            try:
+                answers.append(
+                    self._lifted_run(Lifted(self.dtype), _finite(self._arguments, value))
+                )
+            except OutsideDomain:
+                continue
+        still = []
+        for index, leaf in enumerate(self.exact):
+            same = np.ones(leaf.data.shape, dtype=bool)
+            for other in answers[1:]:
+                a, b = answers[0][index].data, other[index].data
+                if a.shape != leaf.data.shape or b.shape != leaf.data.shape:
+                    return [np.zeros(x.data.shape, dtype=bool) for x in self.exact]
+                same &= (a == b) | (np.isnan(a) & np.isnan(b))
+            still.append(same if answers else np.zeros(leaf.data.shape, dtype=bool))
+        return still
+
+    def _lifted_run(self, mode: Lifted, arguments: Arguments) -> list[Leaf]:
+        reference = self._make()
+        if isinstance(reference, torch.nn.Module):
+            reference = reference.double()
+        with lifting(mode):
+            result = _called(reference, _double(arguments))
+        return _leaves(result)[1]
+
+
+def required_regime(make: Make, arguments: Arguments) -> str:
+    """What the reference's own default flags give on a GPU: cuDNN convolutions and recurrent layers
+    default to tf32, matrix products do not; half-precision references to their own operands."""
+    oracle = Oracle(make, arguments, generic=True)
+    try:
+        met = (oracle.exact, oracle.met)[1]
+    except OutsideDomain:
+        return "fp32"
+    if oracle.dtype in (torch.float16, torch.bfloat16):
+        return "fp16xfp32" if oracle.dtype is torch.float16 else "bf16xfp32"
+    reference = make()
+    recurrent = isinstance(reference, torch.nn.Module) and any(
+        isinstance(module, torch.nn.RNNBase) for module in reference.modules()
+    )
+    return "tf32" if recurrent or "convolution" in met else "fp32"
+
+
+def _called(reference: Callable[..., Any], arguments: Arguments) -> Any:
+    args = arrays.map_leaves(arguments.args, _fresh)
+    kwargs = arrays.map_leaves(dict(arguments.kwargs), _fresh)
+    try:
+        return reference(*args, **kwargs)
+    except Exception as error:
+        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
+
+
+def _fresh(path: str, value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
+
+
+def _double(arguments: Arguments) -> Arguments:
+    def widen(path: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.double()
+        return value
+
+    return Arguments(
+        init_args=arguments.init_args,
+        init_kwargs=arguments.init_kwargs,
+        args=arrays.map_leaves(arguments.args, widen),
+        kwargs=arrays.map_leaves(dict(arguments.kwargs), widen),
+    )
+
+
+def _has_nonfinite(arguments: Arguments) -> bool:
+    tensors = arrays.tensors_in((arguments.args, dict(arguments.kwargs)))
+    return any(t.is_floating_point() and not bool(t.isfinite().all()) for _, t in tensors)
+
+
+def _finite(arguments: Arguments, value: float) -> Arguments:
+    def replace(path: str, item: Any) -> Any:
+        if isinstance(item, torch.Tensor) and item.is_floating_point():
+            return torch.where(item.isfinite(), item, torch.full_like(item, value))
+        return item
+
+    return Arguments(
+        init_args=arguments.init_args,
+        init_kwargs=arguments.init_kwargs,
+        args=arrays.map_leaves(arguments.args, replace),
+        kwargs=arrays.map_leaves(dict(arguments.kwargs), replace),
+    )
+
+
+def _leaves(result: Any) -> tuple[str, list[Leaf]]:
+    """Structure in words and leaves, as the worker reports them."""
+    leaves: list[Leaf] = []
+
+    def leaf(path: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            leaves.append(
+                Leaf(path, arrays.to_numpy(value).copy(), arrays.dtype_name(value.dtype))
+            )
+            return "tensor"
+        if isinstance(value, (bool, int, float)):
+            tensor = torch.tensor(value)
+            leaves.append(Leaf(path, arrays.to_numpy(tensor), arrays.dtype_name(tensor.dtype)))
+            return "number"
+        return "none" if value is None else type(value).__name__
+
+    shown = arrays.map_leaves(result, leaf)
+    return str(shown).replace("'", ""), leaves

@@ -1,0 +1,159 @@
+"""Runs a program in float64, whatever it asks for, and with rounding errors where told to.
+
+Casts to the task's own float dtype are lifted to float64; casts to a narrower one are deliberate
+quantisation and kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from adjudge.oracle import rules
+from adjudge.oracle.decompositions import TABLE
+
+aten = torch.ops.aten
+_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+@cache
+def _core() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's own decompositions, for the long tail."""
+    from torch._decomp import core_aten_decompositions
+
+    table = dict(core_aten_decompositions())
+    return {op: fn for op, fn in table.items() if isinstance(op, torch._ops.OpOverload)}
+
+
+class Lifted(TorchDispatchMode):
+    """Float64 evaluation; with `noise`, every primitive operation errs as the regime allows."""
+
+    def __init__(self, native: torch.dtype, noise: rules.Noise | None = None) -> None:
+        super().__init__()
+        self._native = native
+        self._noise = noise
+        #: Operations that no rule knows, left whole.
+        self.whole: set[str] = set()
+        #: Names of all primitive operations met.
+        self.met: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = self._lift_dtype(kwargs or {}, args)
+        args = tree_map(_widened, args)
+        kwargs = tree_map(_widened, kwargs)
+        return self._run(func, args, kwargs)
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = func._schema.name.split("::")[1]
+        self.met.add(name)
+        if name.endswith("_") and not name.endswith("__") and _writes_self(func):
+            return self._in_place(func, name, args, kwargs)
+        if self._noise is None:
+            return self._quantised(func, args, kwargs)
+        if name == "_to_copy" or name == "convert_element_type":
+            return self._quantised(func, args, kwargs)
+        if func in TABLE:
+            with self:
+                return TABLE[func](*args, **kwargs)
+        if func in rules.SPECIAL and _is_float(args[0]):
+            return rules.SPECIAL[func](self._noise, func, *args, **kwargs)
+        if name in rules.EXACT:
+            return func(*args, **kwargs)
+        if name in rules.FUNCTIONS:
+            return self._noisy(func(*args, **kwargs), rules.FUNCTIONS[name])
+        return self._composite(func, name, args, kwargs)
+
+    def _composite(
+        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if func in _core():
+            with contextlib.suppress(NotImplementedError), self:
+                out = _core()[func](*args, **kwargs)
+                if out is not NotImplemented:
+                    return out
+        if torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+        ):
+            with self:
+                return func.decompose(*args, **kwargs)
+        self.whole.add(name)
+        # No rule: a handful of roundings, and the sum's law is unknown.
+        return self._noisy(func(*args, **kwargs), 4.0)
+
+    def _noisy(self, out: Any, weight: float) -> Any:
+        assert self._noise is not None
+        noise = self._noise
+
+        def one(value: Any) -> Any:
+            return noise.stored(value, weight) if _is_float(value) and weight else value
+
+        return tree_map(one, out)
+
+    def _in_place(
+        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        packet = getattr(aten, name[:-1], None)
+        overload = getattr(packet, func._overloadname, None) if packet is not None else None
+        if overload is None or not _is_float(args[0]):
+            return func(*args, **kwargs)
+        out = self._run(overload, args, kwargs)
+        args[0].copy_(out)
+        return args[0]
+
+    def _quantised(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        narrow = kwargs.get("dtype")
+        if narrow in (torch.float16, torch.bfloat16) and func is aten._to_copy.default:
+            return args[0].to(narrow).to(torch.float64)
+        return func(*args, **kwargs)
+
+    def _lift_dtype(self, kwargs: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:
+        wanted = kwargs.get("dtype")
+        if wanted is torch.float32 or (wanted in _FLOATS and wanted is self._native):
+            return {**kwargs, "dtype": torch.float64}
+        return kwargs
+
+
+def _widened(value: Any) -> Any:
+    """Tensors that came in by another door (constants of the module) are widened on sight."""
+    if isinstance(value, torch.Tensor) and value.dtype in (
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+    ):
+        return value.to(torch.float64)
+    return value
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float64
+
+
+def _writes_self(func: Any) -> bool:
+    arguments = func._schema.arguments
+    return bool(arguments) and arguments[0].alias_info is not None and (
+        arguments[0].alias_info.is_write
+    )
+
+
+@contextlib.contextmanager
+def lifting(mode: Lifted) -> Iterator[None]:
+    """Python numbers become float64 constants; attention takes its arithmetic form."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with (
+            torch.no_grad(),
+            torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+            mode,
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(default)
