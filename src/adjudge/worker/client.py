@@ -239,7 +239,7 @@ class Worker:
                 _close(fds)
             return replace(
                 observation,
-                mutated_inputs=arena.mutated(),
+                mutated_inputs=arena.mutated(request.calls[-1].in_place_of),
                 faults=observation.faults + arena.guard_faults(),
                 stdout=self._output(),
             )

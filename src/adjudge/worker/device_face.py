@@ -135,9 +135,7 @@ _REAL_DEVICE = torch._C.TensorBase.device
 
 
 def real_device(tensor: torch.Tensor) -> torch.device:
-    # Under a function mode the getter is looked up again on torch.Tensor, which answers "cuda".
-    with torch._C.DisableTorchFunction():
-        found: torch.device = _REAL_DEVICE.__get__(tensor)
+    found: torch.device = _REAL_DEVICE.__get__(tensor)
     return found
 
 

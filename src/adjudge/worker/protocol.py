@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import struct
-import time
 from typing import Any
 
 #: Longest header accepted in either direction. Headers hold shapes and names, never values.
@@ -35,36 +34,30 @@ def send(channel: socket.socket, header: dict[str, Any], fds: tuple[int, ...] = 
     channel.sendall(body)
 
 
-def receive(
-    channel: socket.socket, seconds: float | None = None
-) -> tuple[dict[str, Any], list[int]] | None:
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """The next message and its descriptors; None when the peer is gone.
 
     Raises:
         Broken: the bytes are not a message.
-        TimeoutError: the whole message was not there within `seconds`.
+        TimeoutError: nothing came within the channel's timeout.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
-    channel.settimeout(seconds)
     size = socket.CMSG_LEN(_MOST_FDS * array.array("i").itemsize)
     first, ancillary, _, _ = channel.recvmsg(4, size)
     fds = _descriptors(ancillary)
     try:
         if not first:
             return None
-        head = first + _exactly(channel, 4 - len(first), deadline)
+        head = first + _exactly(channel, 4 - len(first))
         length = struct.unpack(">I", head)[0]
         if length > LARGEST_HEADER:
             raise Broken(f"a header of {length} bytes")
-        found = json.loads(_exactly(channel, length, deadline))
+        found = json.loads(_exactly(channel, length))
         if not isinstance(found, dict):
             raise Broken("a header that is not a mapping")
-    except BaseException as error:
+    except (ValueError, EOFError, RecursionError) as error:
         for fd in fds:
             os.close(fd)
-        if isinstance(error, (ValueError, EOFError, RecursionError)):
-            raise Broken(f"a malformed header: {error}") from error
-        raise
+        raise Broken(f"a malformed header: {error}") from error
     return found, fds
 
 
@@ -76,15 +69,9 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return list(fds)
 
 
-def _exactly(channel: socket.socket, count: int, deadline: float | None) -> bytes:
+def _exactly(channel: socket.socket, count: int) -> bytes:
     parts = []
     while count:
-        if deadline is not None:
-            # A peer that trickles bytes must not stretch the limit.
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            channel.settimeout(left)
         part = channel.recv(min(count, 1 << 20))
         if not part:
             raise EOFError("the message ended early")
