@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 Groups = dict[str, tuple["Site", ...]]
 
-#: Small sizes by role: a row count, a feature or reduction width, the sides of 2-D and 3-D images.
-#: Multiples of 8 keep divisibility by heads and groups; the products stay near 10,000 elements.
 #: Elements of inputs and weights up to which a real run stands in for a meta run (milliseconds).
 _REAL_RUN = 1 << 22
-_ROWS, _BATCH, _WIDTH, _PLANE, _VOLUME, _CHANNELS = 8, 2, 64, 24, 10, 16
+#: Small sizes by role: a row count, a feature or reduction width, the sides of 2-D and 3-D images.
+#: A row is often one program instance, two milliseconds in the interpreter. The other sizes are
+#: multiples of 8, which keeps divisibility by heads and groups; products stay near 10,000 elements.
+_ROWS, _BATCH, _WIDTH, _PLANE, _VOLUME, _CHANNELS = 4, 2, 64, 24, 10, 16
 
 
 def discover(

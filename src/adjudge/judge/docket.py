@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -63,6 +64,9 @@ class Docket:
         self._observations: dict[Probe, Observation] = {}
         self._skipped: dict[Probe, str] = {}
         self._comparisons: dict[tuple[Probe, tuple[str, ...], str], Comparison] = {}
+        #: Points at which the reference is known to answer: elsewhere nothing is asked.
+        self._answerable: set[Probe] = set()
+        self._confirmed: set[tuple[Probe, tuple[str, ...], str]] = set()
         self._oracles: OrderedDict[Probe, Oracle] = OrderedDict()
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
         self._hung = 0
@@ -85,29 +89,46 @@ class Docket:
         return self.runner.zygote.device
 
     def run(self, probes: Iterable[Probe], progress: Progress | None = None, what: str = "") -> None:
-        """Makes the runs that were not made yet, in order."""
+        """Makes the runs that were not made yet, in order.
+
+        While the worker runs one probe, the one before it is compared with the oracle here.
+        """
         wanted = [p for p in dict.fromkeys(probes) if p not in self._observations]
-        for done, probe in enumerate(wanted):
-            if progress is not None:
-                progress(what, done, len(wanted))
-            self._run_one(probe)
+        previous: Probe | None = None
+        with ThreadPoolExecutor(1) as courier:
+            for done, probe in enumerate(wanted):
+                if progress is not None:
+                    progress(what, done, len(wanted))
+                case = self._case(probe)
+                if case is None:
+                    continue
+                running = courier.submit(self.runner.run, case)
+                if previous is not None:
+                    state(self, previous)
+                self.record(case, running.result())
+                previous = probe
         if progress is not None and wanted:
             progress(what, len(wanted), len(wanted))
 
-    def _run_one(self, probe: Probe) -> None:
+    def _case(self, probe: Probe) -> Case | None:
+        """The case of a probe, or None with the reason kept why it is not run."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             self._skipped[probe] = "budget: the time allowed was spent on cheaper probes"
-            return
+            return None
         if self._hung >= PATIENCE:
             self._skipped[probe] = "the candidate did not answer in time, twice"
-            return
+            return None
         try:
             case = self.builder.build(probe)
+            point = _value_point(probe)
+            if point not in self._answerable:
+                _ = self.oracle(probe, case).native
+                self._answerable.add(point)
         except OutsideDomain as why:
             self._skipped[probe] = f"outside the reference's domain: {why}"
-            return
+            return None
         self._skipped.pop(probe, None)
-        self.record(case, self.runner.run(case))
+        return case
 
     def record(self, case: Case, observation: Observation) -> None:
         self._observations[case.probe] = observation
@@ -131,10 +152,23 @@ class Docket:
             self._comparisons[key] = self._compared(probe, observation, self.regime)
         return self._comparisons[key]
 
-    def _compared(self, probe: Probe, observation: Observation, regime: str) -> Comparison:
+    def confirm(self, probe: Probe) -> Comparison:
+        """The comparison of `probe`, drawn again from fresh runs if it convicts by a tolerance."""
+        observation = self._observations[probe]
+        if not observation.answered or self.compare(probe).outcome != "value":
+            return self.compare(probe)
+        key = (_value_point(probe), observation.digests, self.regime)
+        if key not in self._confirmed:
+            self._confirmed.add(key)
+            self._comparisons[key] = self._compared(probe, observation, self.regime, confirm=True)
+        return self._comparisons[key]
+
+    def _compared(
+        self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
+    ) -> Comparison:
         start = time.perf_counter()
         try:
-            return self.oracle(probe).compare(observation, regime)
+            return self.oracle(probe).compare(observation, regime, confirm=confirm)
         except OutsideDomain as why:
             return Comparison(outcome="undecided", reason=f"the reference does not answer: {why}")
         finally:
@@ -142,12 +176,12 @@ class Docket:
                 self.timings.get("oracle", 0.0) + time.perf_counter() - start
             )
 
-    def oracle(self, probe: Probe) -> Oracle:
+    def oracle(self, probe: Probe, case: Case | None = None) -> Oracle:
         point = _value_point(probe)
         if point in self._oracles:
             self._oracles.move_to_end(point)
             return self._oracles[point]
-        arguments = self.builder.arguments(point)
+        arguments = case.arguments if case is not None else self.builder.arguments(point)
         oracle = Oracle(
             self.builder.make(point, arguments),
             arguments,
@@ -180,7 +214,7 @@ class Docket:
             if not self._answers(probe):
                 continue
             observation = self._observations[probe]
-            c = self._compared(probe, observation, self.required)
+            c = self._compared(probe, observation, self.required, confirm=True)
             if not c.broken:
                 continue
             violation = Violation(

@@ -75,7 +75,11 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
     options = options or Options()
     gates = tuple(gate(name) for name in options.gates) if options.gates else GATES
     start = time.perf_counter()
-    with _zygote(options) as zygote, Runner(zygote, candidate, timeout=options.timeout) as runner:
+    with (
+        _one_thread(),
+        _zygote(options) as zygote,
+        Runner(zygote, candidate, timeout=options.timeout) as runner,
+    ):
         return _Trial(program, candidate, options, gates, runner, start).verdict()
 
 
@@ -88,6 +92,20 @@ def _zygote(options: Options) -> Iterator[Zygote]:
         isolation=options.isolation, face=options.face, allow_compiler=options.allow_compiler
     ) as zygote:
         yield zygote
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Probes are small, and handing their loops to a pool of threads costs more than it saves; the
+    second core belongs to the worker."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Trial:
@@ -185,7 +203,7 @@ class _Trial:
                 gate=name, outcome=Outcome.INCONCLUSIVE, reason=f"weights {scouted.discovery.weights}"
             )
         else:
-            finding = shrink.settle(docket, g, g.decide(docket))
+            finding = shrink.settle(docket, g, _confirmed(docket, g))
         seconds = time.perf_counter() - begun
         self.timings[name] = seconds
         return replace(finding, seconds=seconds, runner=self.options.runner)
@@ -257,6 +275,17 @@ class _Trial:
         begun = time.perf_counter()
         yield
         self.timings[what] = self.timings.get(what, 0.0) + time.perf_counter() - begun
+
+
+def _confirmed(docket: Docket, g: Gate) -> Finding:
+    """The gate's decision, every conviction by a tolerance confirmed on fresh samples first."""
+    while True:
+        finding = g.decide(docket)
+        violation = finding.violation
+        if violation is None or violation.signature != "value":
+            return finding
+        if docket.confirm(violation.probe).broken:
+            return g.decide(docket)
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

@@ -24,13 +24,6 @@ from adjudge.program import Arguments, OutsideDomain
 Array = npt.NDArray[Any]
 Make = Callable[[], Callable[..., Any]]
 
-#: Runs that decide; a conviction is drawn again with CONFIRM fresh ones.
-SAMPLES, CONFIRM = 32, 128
-#: Runs that may acquit at once: a small envelope can only be too tight by luck, never too wide by it
-#: beyond its own t quantile, and acquitting asks for one envelope, not for many.
-FIRST = 4
-#: Elements past which envelopes are drawn from fewer runs and pooled over the whole output.
-LARGE = 1 << 21
 #: Finite values put in place of NaN and infinities, to see which outputs depend on them at all.
 _FINITE = (-1e4, -3.0, -0.5, 0.5, 3.0, 1e4)
 
@@ -62,7 +55,8 @@ class Oracle:
         self._arguments = arguments
         self._generic = generic
         self._seed = seed
-        self._envelopes: dict[tuple[str, int, bool], list[Array]] = {}
+        #: Runs drawn and the sums of their squared deviations, by regime, law and stream.
+        self._squares: dict[tuple[str, bool, int], tuple[int, list[Array]]] = {}
         self.structure = ""
         #: Operations without a rule, met on the way.
         self.whole: set[str] = set()
@@ -84,7 +78,7 @@ class Oracle:
     def exact(self) -> list[Leaf]:
         """The same in float64."""
         mode = Lifted(self.dtype)
-        leaves = self._lifted_run(mode, self._arguments)
+        leaves = self._lifted_run(mode)
         self.met = mode.met
         return leaves
 
@@ -98,8 +92,11 @@ class Oracle:
         floats = [t.dtype for t in tensors if t.is_floating_point()]
         return floats[0] if floats else torch.float32
 
-    def compare(self, observation: Observation, name: str) -> Comparison:
+    def compare(self, observation: Observation, name: str, *, confirm: bool = False) -> Comparison:
         """One observation against this oracle in the named regime.
+
+        Args:
+            confirm: draw the envelope of a conviction again, from fresh and many more runs.
 
         Raises:
             OutsideDomain: the reference does not answer.
@@ -109,7 +106,10 @@ class Oracle:
             return found
         if comparing.equal_bits(observation, self.native):
             return Comparison(outcome="equal")
-        return comparing.Judgement(self, observation, self._regime(name), widen=True).verdict()
+        regime = self._regime(name)
+        return comparing.Judgement(
+            self, observation, regime, widen=True, confirm=confirm
+        ).verdict()
 
     def grade(self, observation: Observation) -> str:
         """The strictest regime whose envelope holds, "none" if none does. Never widened by the native
@@ -135,38 +135,34 @@ class Oracle:
     def envelope(self, found: Regime, samples: int, *, fresh: bool = False) -> list[Array]:
         """Root mean square deviation of each element over `samples` runs, one array an output.
 
-        The worst-case law is used where the inputs are not generic.
+        The worst-case law is used where the inputs are not generic. Asking for more runs later draws
+        only those that are missing.
         """
-        key = (found.name, samples, fresh)
-        if key not in self._envelopes:
-            self._envelopes[key] = self._sampled(found, samples, fresh)
-        return self._envelopes[key]
+        return self._drawn(found, samples, worst=not self._generic, stream=int(fresh))
 
     def worst(self, found: Regime, samples: int = 8) -> list[Array]:
         """The same under the worst-case law: sqrt(3) turns the spread of a uniform error into its
         amplitude."""
-        key = (found.name, -samples, False)
-        if key not in self._envelopes:
-            drawn = self._sampled(found, samples, False, worst=True)
-            self._envelopes[key] = [s * np.sqrt(3.0) for s in drawn]
-        return self._envelopes[key]
+        return [s * np.sqrt(3.0) for s in self._drawn(found, samples, worst=True, stream=2)]
 
-    def _sampled(
-        self, found: Regime, samples: int, fresh: bool, *, worst: bool | None = None
-    ) -> list[Array]:
-        law = not self._generic if worst is None else worst
-        squares = [np.zeros(leaf.data.shape) for leaf in self.exact]
-        for number in range(samples):
-            seed = (self._seed * 1_000_003 + number + (1 << 20 if fresh else 0)) & 0x7FFFFFFF
-            mode = Lifted(self.dtype, rules.Noise(found, seed, worst=law))
+    def _drawn(self, found: Regime, samples: int, *, worst: bool, stream: int) -> list[Array]:
+        key = (found.name, worst, stream)
+        if key not in self._squares:
+            self._squares[key] = (0, [np.zeros(leaf.data.shape) for leaf in self.exact])
+        done, squares = self._squares[key]
+        for number in range(done, samples):
+            seed = (self._seed * 1_000_003 + number + (stream << 20)) & 0x7FFFFFFF
+            mode = Lifted(self.dtype, rules.Noise(found, seed, worst=worst))
             for total, leaf, centre in zip(
-                squares, self._lifted_run(mode, self._arguments), self.exact, strict=True
+                squares, self._lifted_run(mode), self.exact, strict=True
             ):
                 with np.errstate(all="ignore"):
                     off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
                     total += np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
             self.whole |= mode.whole
-        return [np.sqrt(total / samples) for total in squares]
+        runs = max(done, samples)
+        self._squares[key] = (runs, squares)
+        return [np.sqrt(total / runs) for total in squares]
 
     @cached_property
     def independent(self) -> list[Array]:
@@ -193,12 +189,23 @@ class Oracle:
             still.append(same if answers else np.zeros(leaf.data.shape, dtype=bool))
         return still
 
-    def _lifted_run(self, mode: Lifted, arguments: Arguments) -> list[Leaf]:
+    @cached_property
+    def _wide_reference(self) -> Callable[..., Any]:
         reference = self._make()
+        return reference.double() if isinstance(reference, torch.nn.Module) else reference
+
+    @cached_property
+    def _wide_arguments(self) -> Arguments:
+        return _double(self._arguments)
+
+    def _lifted_run(self, mode: Lifted, arguments: Arguments | None = None) -> list[Leaf]:
+        reference = self._wide_reference
         if isinstance(reference, torch.nn.Module):
-            reference = reference.double()
+            # Every run starts from the same state; copying it is cheaper than drawing it.
+            reference = copy.deepcopy(reference)
+        wide = self._wide_arguments if arguments is None else _double(arguments)
         with lifting(mode):
-            result = _called(reference, _double(arguments))
+            result = _called(reference, wide)
         return _leaves(result)[1]
 
 

@@ -20,16 +20,23 @@ SLACK = 2.0
 RMS_MULTIPLE = 3.5
 
 
-@lru_cache(maxsize=1024)
 def element_multiple(samples: int, elements: int) -> float:
-    """Bound, in envelopes, on one of `elements` honest errors, the envelope from `samples` runs."""
-    return SLACK * student_quantile(FAMILY_RATE / (2 * max(elements, 1)), samples)
+    """Bound, in envelopes, on one of `elements` honest errors, the envelope from `samples` runs.
+
+    The family is rounded up to a power of two, so that one quantile serves many shapes.
+    """
+    return _multiple(samples, max(elements - 1, 0).bit_length())
+
+
+@lru_cache(maxsize=256)
+def _multiple(samples: int, bits: int) -> float:
+    return SLACK * student_quantile(FAMILY_RATE / (2 << bits), samples)
 
 
 def student_quantile(tail: float, degrees: int) -> float:
     """t with P(T > t) = tail, by bisection on the logarithm of t."""
     low, high = 1e-3, 1e12
-    for _ in range(200):
+    for _ in range(60):
         middle = sqrt(low * high)
         if student_tail(middle, degrees) > tail:
             low = middle

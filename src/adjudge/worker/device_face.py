@@ -62,7 +62,7 @@ class DeviceFace(TorchFunctionMode):
             kwargs["device"] = _mapped(kwargs["device"])
             if isinstance(kwargs["device"], int) and not isinstance(kwargs["device"], bool):
                 kwargs["device"] = _CPU
-        if name in ("to", "pin_memory", "type", "Generator"):
+        if name in ("to", "pin_memory", "type"):
             args = (*args[:1], *(_mapped(a) for a in args[1:]))
         kwargs.pop("pin_memory", None)
         if name == "pin_memory":
@@ -131,11 +131,20 @@ def _answers() -> dict[str, Any]:
     }
 
 
+class _Generator(torch.Generator):
+    """A generator asked for on a GPU is one on the CPU."""
+
+    def __new__(cls, device: Any = None) -> _Generator:
+        return super().__new__(cls)
+
+
 _REAL_DEVICE = torch._C.TensorBase.device
 
 
 def real_device(tensor: torch.Tensor) -> torch.device:
-    found: torch.device = _REAL_DEVICE.__get__(tensor)
+    # Under a function mode the getter would come back through the property that replaced it.
+    with torch._C.DisableTorchFunction():
+        found: torch.device = _REAL_DEVICE.__get__(tensor)
     return found
 
 
@@ -153,6 +162,7 @@ def put_on() -> None:
     torch.Tensor.is_cpu = property(lambda tensor: False)  # type: ignore[assignment,method-assign]
     torch.Tensor.device = property(_claimed)  # type: ignore[assignment,method-assign]
     torch.Tensor.get_device = lambda tensor: 0  # type: ignore[method-assign,assignment]
+    torch.Generator = _Generator  # type: ignore[misc]
     torch.compiler.set_stance("force_eager")
     for name in ("float16", "bfloat16"):
         setattr(torch.cuda, f"is_{name}_supported", lambda *a, **k: True)

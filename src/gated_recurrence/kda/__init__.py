@@ -1,0 +1,47 @@
+"""Kimi delta attention: Gated DeltaNet with `D = diag(e^{g_t})`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gated_recurrence.core.checks import check
+from gated_recurrence.core.drive import drive
+
+__all__ = ["kda"]
+
+
+def kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    cu_seqlens: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Kimi delta attention: Gated DeltaNet with `D = diag(e^{g_t})`.
+
+    q, k `[B, T, H, K]`; v `[B, T, HV, V]`; g `[B, T, HV, K]`; beta `[B, T, HV]`.
+    `o_t = s q_tᵀ S_t` with `scale` s (default `K ** -0.5`); `initial_state` `[N, HV, K, V]`;
+    `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
+    final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
+
+    Raises:
+        TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
+    """
+    bounds = check(q, k, v, {"g": (g, "BTGK"), "beta": (beta, "BTG")}, initial_state, cu_seqlens)
+    out, final = drive(
+        q,
+        k,
+        v,
+        g,
+        erase=k,
+        beta=beta.unsqueeze(-1),
+        bounds=bounds,
+        packed=cu_seqlens is not None,
+        scale=scale,
+        initial_state=initial_state,
+    )
+    return out, final if output_final_state else None

@@ -1,0 +1,31 @@
+"""RWKV-7: `S_t = diag(e^{g_t}) S_{t-1} + b_t (a_tᵀ S_{t-1})ᵀ + k_t v_tᵀ`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gated_recurrence.core.naive import lift, outer, read, recur
+
+
+def rwkv7(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    a: Tensor,
+    b: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The float64 recurrence, one token at a time; the oracle of the member."""
+    heads = v.shape[2]
+    k, v = lift(k, heads), lift(v, heads)
+    g = lift(g, heads)
+    a = lift(a, heads)
+    b = lift(b, heads)
+
+    def step(state: Tensor, t: int) -> Tensor:
+        kept = g[:, t, :, :, None].exp() * state
+        return kept + outer(b[:, t], read(a[:, t], state)) + outer(k[:, t], v[:, t])
+
+    return recur(step, q, v, scale, initial_state)

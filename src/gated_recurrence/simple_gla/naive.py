@@ -1,0 +1,26 @@
+"""Simple GLA, and Mamba-2's SSD: `S_t = e^{g_t} S_{t-1} + k_t v_tᵀ`, one gate a head."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gated_recurrence.core.naive import lift, outer, recur
+
+
+def simple_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The float64 recurrence, one token at a time; the oracle of the member."""
+    heads = v.shape[2]
+    k, v = lift(k, heads), lift(v, heads)
+    g = lift(g, heads)
+
+    def step(state: Tensor, t: int) -> Tensor:
+        return g[:, t, :, None, None].exp() * state + outer(k[:, t], v[:, t])
+
+    return recur(step, q, v, scale, initial_state)
