@@ -37,8 +37,14 @@ HISTORIES: tuple[tuple[str, ...], ...] = (
 )
 
 
+#: Seconds that one history may take: a fault that waits for the 40th call is rarer than a slow kernel.
+LONGEST = 2.0
+
+
 def plan(scene: Scene) -> Iterable[Probe]:
-    histories = HISTORIES + ((("parameter",),) if scene.task.parameters else ())
+    histories = [h for h in HISTORIES if len(h) <= 2 or len(h) * scene.discovery.seconds < LONGEST]
+    if scene.task.parameters:
+        histories.append(("parameter",))
     return [scene.ordinary, *(replace(scene.ordinary, history=history) for history in histories)]
 
 

@@ -91,11 +91,13 @@ class CaseBuilder:
         redrawn = probe.weights == "redrawn"
         return lambda: self.program.construct(arguments, seed=WEIGHT_SEED, redrawn=redrawn)
 
-    def weights(self, arguments: Arguments, *, redrawn: bool) -> Weights | None:
+    def weights(
+        self, arguments: Arguments, *, redrawn: bool, seed: int = WEIGHT_SEED
+    ) -> Weights | None:
         """The reference's state by name, or None where weights are matched by seed or absent."""
         if not self.by_name:
             return None
-        reference = self.program.construct(arguments, seed=WEIGHT_SEED, redrawn=redrawn)
+        reference = self.program.construct(arguments, seed=seed, redrawn=redrawn)
         if not isinstance(reference, torch.nn.Module):
             return None
         return {name: arrays.to_numpy(t).copy() for name, t in reference.state_dict().items()}
@@ -115,7 +117,7 @@ class CaseBuilder:
             elif name == "parameter":
                 if weights is None:
                     raise OutsideDomain("parameters can be changed only where they match by name")
-                other = self.weights(arguments, redrawn=probe.weights != "redrawn")
+                other = self.weights(arguments, redrawn=True, seed=WEIGHT_SEED + 1)
                 first, last["weights"] = other, weights
                 calls.append(Call(args=images.args, kwargs=images.kwargs))
             else:

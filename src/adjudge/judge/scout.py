@@ -19,8 +19,11 @@ from adjudge.task import Discovery, Launch
 #: Input elements past which a run at the native point is not tried in the interpreter, where a
 #: million elements take about a second.
 NATIVE_ELEMENTS = 1 << 22
-#: Seconds that one run at the native point may take; longer ones are left to a GPU.
+#: Seconds that one run of the candidate at the native point may take; longer ones are left to a GPU.
 NATIVE_SECONDS = 20.0
+#: Seconds that the reference may take at the native point. The oracle evaluates it some twenty times,
+#: each two to four times as slow.
+REFERENCE_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
     runs = []
     case, observation = _first_run(builder, Probe(sizes=base), runner)
     runs.append((case, observation))
-    no_native = _native_refused(program, native)
+    no_native = _native_refused(builder, native)
     if observation.status is Status.RAISED and base != native and not no_native:
         at_native, there = _first_run(builder, Probe(sizes=native), runner)
         if there.answered:
@@ -113,13 +116,25 @@ def _first_run(
     return case, runner.run(case, timeout=NATIVE_SECONDS)
 
 
-def _native_refused(program: Program, native: Sizes) -> str:
-    total = sum(prod(spec.shape) for spec in program.task.inputs)
+def _native_refused(builder: CaseBuilder, native: Sizes) -> str:
+    task = builder.program.task
+    total = sum(prod(spec.shape) for spec in task.inputs)
     if total > NATIVE_ELEMENTS:
-        return f"the native shape has {total:,} input elements, too many for the interpreter"
-    weights = sum(prod(spec.shape) for spec in program.task.parameters)
+        return f"it has {total:,} input elements, too many for the interpreter"
+    weights = sum(prod(spec.shape) for spec in task.parameters)
     if weights > NATIVE_ELEMENTS:
-        return f"the native model has {weights:,} parameters, too many for the interpreter"
+        return f"it has {weights:,} parameters, too many for the interpreter"
+    start = time.perf_counter()
+    try:
+        arguments = builder.arguments(Probe(sizes=native))
+        reference = builder.make(Probe(sizes=native), arguments)()
+        with torch.no_grad():
+            reference(*arguments.args, **dict(arguments.kwargs))
+    except Exception as error:
+        return f"the reference does not answer there: {type(error).__name__}: {error}"
+    seconds = time.perf_counter() - start
+    if seconds > REFERENCE_SECONDS:
+        return f"the reference takes {seconds:.1f} s there, too long for the oracle on a CPU"
     return ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 
-from adjudge.calibration import PAIRS, Pair
+from adjudge.calibration import Pair, pairs
 from adjudge.contract import Outcome, Verdict
 from adjudge.frontends import kernelbench
 from adjudge.gates import GATES
@@ -80,7 +80,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 def selfcheck(progress: Progress | None = None, *, zygote: Zygote | None = None) -> Matrix:
     """Judges every half of every pair under every gate."""
-    halves = [(pair, half) for pair in PAIRS for half in ("conforming", "violating")]
+    halves = [(pair, half) for pair in pairs() for half in ("conforming", "violating")]
     rows = []
     started = zygote or Zygote.start(isolation="full", face="cuda", allow_compiler=False)
     try:

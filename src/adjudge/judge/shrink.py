@@ -13,7 +13,7 @@ from adjudge.probe import Probe
 from adjudge.task import merged
 
 #: Runs that shrinking one violation may cost.
-TRIALS = 30
+TRIALS = 40
 
 
 def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
@@ -77,11 +77,10 @@ def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     assert finding.violation is not None
     for symbol, _ in finding.violation.probe.sizes:
         probe = finding.violation.probe
-        for size in _sizes_below(probe.size(symbol)):
+        for trial in _smaller_probes(probe, symbol):
             if trials >= TRIALS:
                 return finding
             trials += 1
-            trial = probe.at(merged(dict(probe.sizes), **{symbol: size}))
             found = still(docket, gate, trial, _base_for(docket, gate, trial))
             if found is not None:
                 finding = replace(
@@ -89,6 +88,13 @@ def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:
                 )
                 break
     return finding
+
+
+def _smaller_probes(probe: Probe, symbol: str) -> Iterator[Probe]:
+    """The probe with one symbol smaller; a fault may need a value that only another seed draws."""
+    for size in _sizes_below(probe.size(symbol)):
+        smaller = probe.at(merged(dict(probe.sizes), **{symbol: size}))
+        yield from dict.fromkeys((smaller, replace(smaller, seed=0), replace(smaller, seed=1)))
 
 
 def _sizes_below(size: int) -> Iterator[int]:

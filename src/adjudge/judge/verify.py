@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -77,6 +78,7 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
     start = time.perf_counter()
     with (
         _one_thread(),
+        _quiet(),
         _zygote(options) as zygote,
         Runner(zygote, candidate, timeout=options.timeout) as runner,
     ):
@@ -92,6 +94,14 @@ def _zygote(options: Options) -> Iterator[Zygote]:
         isolation=options.isolation, face=options.face, allow_compiler=options.allow_compiler
     ) as zygote:
         yield zygote
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What torch warns of at empty or unusual shapes is no news to the user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager
@@ -133,13 +143,15 @@ class _Trial:
 
         self._say("scouting", 0, 1)
         with self._timed("reference"):
-            warnings = self._examine()
+            doubts = self._examine()
             base = sizes_of(shrunken(self.program))
         try:
             with self._timed("scout"):
                 scouted = scout(self.program, base, self.runner)
         except OutsideDomain as why:
-            return self._no_verdict(f"the reference does not answer: {why}", warnings)
+            return self._no_verdict(f"the reference does not answer: {why}", doubts)
+        if scouted.no_native:
+            doubts = (*doubts, f"the native shape was not run: {scouted.no_native}")
         docket = self._docket(scouted)
         with self._timed("probes"):
             planned = self._plan(docket)
@@ -147,7 +159,7 @@ class _Trial:
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
-        return self._assemble(docket, findings, warnings, planned)
+        return self._assemble(docket, findings, doubts, planned)
 
     def _examine(self) -> tuple[str, ...]:
         warnings = self.program.task.warnings
@@ -192,7 +204,8 @@ class _Trial:
             ]
             planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
         self.shared = len(planned) - len(set(planned))
-        return planned
+        # The dear runs last: a time budget should not be spent on them.
+        return sorted(planned, key=lambda probe: probe.sizes == docket.scene.discovery.native)
 
     def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
         name = g.CONTRACT.identifier

@@ -183,12 +183,15 @@ class Judgement:
         native = _wide(oracle.native[index].data)
         got = _wide(output.data)
         finite = np.isfinite(exact) & np.isfinite(got) & np.isfinite(native)
-        error = np.where(finite, np.abs(got - exact), 0.0)
+        with np.errstate(invalid="ignore"):
+            error = np.where(finite, np.abs(got - exact), 0.0)
+            own = np.where(finite, np.abs(native - exact), 0.0)
         envelope = np.where(finite, oracle.envelope(self._regime, samples, fresh=fresh)[index], 0)
         floor = _FLOORS.get(output.dtype, _FLOOR)
         # One rounding of the result to its own storage is always honest.
         envelope = envelope + floor + np.where(finite, np.abs(exact), 0) * self._regime.store / 2
-        own = np.where(finite, np.abs(native - exact), 0.0) if self._widen else np.zeros_like(error)
+        if not self._widen:
+            own = np.zeros_like(error)
         multiple = 1.0 if acquit else element_multiple(samples, error.size)
         bound = np.maximum(multiple * envelope, 2 * own)
         rms_envelope = float(np.sqrt(np.mean(envelope**2)))

@@ -24,8 +24,10 @@ from adjudge.program import Arguments, OutsideDomain
 Array = npt.NDArray[Any]
 Make = Callable[[], Callable[..., Any]]
 
-#: Finite values put in place of NaN and infinities, to see which outputs depend on them at all.
-_FINITE = (-1e4, -3.0, -0.5, 0.5, 3.0, 1e4)
+#: Scales of the finite values put in place of NaN and infinities, to see which outputs depend on them
+#: at all. The values differ from element to element: a whole row of one constant would leave many
+#: functions of it (softmax) unmoved.
+_SCALES = (0.5, 1.0, 3.0, 1e4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +173,10 @@ class Oracle:
         if not _has_nonfinite(self._arguments):
             return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.exact]
         answers = []
-        for value in _FINITE:
+        for scale in _SCALES:
             try:
                 answers.append(
-                    self._lifted_run(Lifted(self.dtype), _finite(self._arguments, value))
+                    self._lifted_run(Lifted(self.dtype), _finite(self._arguments, scale))
                 )
             except OutsideDomain:
                 continue
@@ -258,10 +260,13 @@ def _has_nonfinite(arguments: Arguments) -> bool:
     return any(t.is_floating_point() and not bool(t.isfinite().all()) for _, t in tensors)
 
 
-def _finite(arguments: Arguments, value: float) -> Arguments:
+def _finite(arguments: Arguments, scale: float) -> Arguments:
+    generator = torch.Generator().manual_seed(0)
+
     def replace(path: str, item: Any) -> Any:
         if isinstance(item, torch.Tensor) and item.is_floating_point():
-            return torch.where(item.isfinite(), item, torch.full_like(item, value))
+            drawn = torch.randn(item.shape, generator=generator, dtype=torch.float64) * scale
+            return torch.where(item.isfinite(), item, drawn.to(item.dtype))
         return item
 
     return Arguments(

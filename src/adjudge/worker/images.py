@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from collections.abc import Mapping
@@ -170,7 +171,9 @@ class Arena:
     def close(self) -> None:
         self._bytes = np.empty(0, dtype=np.uint8)
         if self._map is not None:
-            self._map.close()
+            # A view may still be on its way to collection; the mapping then goes with it.
+            with contextlib.suppress(BufferError):
+                self._map.close()
 
 
 def _encode(value: Any, leaf: Any, path: str) -> Any:

@@ -1,0 +1,25 @@
+"""ReLU by a maximum, which on a GPU gives the other operand for a NaN."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.maximum(x, 0.0)
+    tl.store(out_ptr + offsets, y, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        n = x.numel()
+        if n:
+            relu_kernel[(triton.cdiv(n, 256),)](x, out, n, BLOCK=256)
+        return out
