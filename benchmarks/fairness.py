@@ -20,12 +20,15 @@ import mutants
 from adjudge.frontends import kernelbench
 from adjudge.judge.digest import gates_digest
 from adjudge.judge.verify import Options, verify
+from adjudge.program import Program
 from adjudge.worker.client import Zygote
 
 
-def judge(row: corpus.Row, kind: str, source: str, zygote: Zygote, budget: float) -> dict[str, Any]:
+def judge(
+    program: Program, row: corpus.Row, kind: str, source: str, zygote: Zygote, budget: float
+) -> dict[str, Any]:
     start = time.perf_counter()
-    program, candidate = kernelbench.from_source(row["reference"], source, row["problem"])
+    candidate = kernelbench.candidate_from(source, row["problem"])
     options = Options(zygote=zygote, budget=budget, examine=False)
     verdict = verify(program, candidate, options)
     return {
@@ -48,6 +51,7 @@ def main() -> None:
     parser.add_argument("--per-level", type=int, default=20)
     parser.add_argument("--only", default="", help="substring of the problem's name")
     parser.add_argument("--no-mutants", action="store_true")
+    parser.add_argument("--shard", default="0/1", help="this part of the tasks, out of how many")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
     options = parser.parse_args()
     done = set()
@@ -57,17 +61,20 @@ def main() -> None:
             if held["gates"] == gates_digest():
                 done.add((held["problem"], held["kind"]))
     with Zygote.start(isolation="full", face="cuda", allow_compiler=False) as zygote:
-        for row in corpus.tasks(options.corpus, per_level=options.per_level):
+        part, parts = map(int, options.shard.split("/"))
+        for row in corpus.tasks(options.corpus, per_level=options.per_level)[part::parts]:
             if options.only not in row["problem"]:
                 continue
             kinds = {"reference": row["reference"] + mutants.HONEST}
             if not options.no_mutants:
                 kinds |= mutants.mutants(row["reference"])
+            kinds = {k: text for k, text in kinds.items() if (row["problem"], k) not in done}
+            if not kinds:
+                continue
+            program = kernelbench.KernelBenchProgram(row["reference"], row["problem"])
             for kind, source in kinds.items():
-                if (row["problem"], kind) in done:
-                    continue
                 try:
-                    line = judge(row, kind, source, zygote, options.budget)
+                    line = judge(program, row, kind, source, zygote, options.budget)
                 except Exception as error:
                     line = {
                         "problem": row["problem"],

@@ -33,6 +33,9 @@ _REAL_RUN = 1 << 22
 #: Small sizes by role: a row count, a feature or reduction width, the sides of 2-D and 3-D images.
 #: A row is often one program instance, two milliseconds in the interpreter. The other sizes are
 #: multiples of 8, which keeps divisibility by heads and groups; products stay near 10,000 elements.
+#: Elements of inputs and outputs past which a base point is made lighter, and the least side of an
+#: image it is made of.
+_LIGHT, _SIDE = 1 << 14, 8
 _ROWS, _BATCH, _WIDTH, _PLANE, _VOLUME, _CHANNELS = 4, 2, 64, 24, 10, 16
 
 
@@ -206,7 +209,7 @@ def shrunken(program: Program) -> dict[str, int]:
     """
     held: dict[str, int] | None = getattr(program, "small_point", None)
     if held is None:
-        held = _small_point(program)
+        held = _lightened(program, _small_point(program))
         program.small_point = held  # type: ignore[attr-defined]
     return dict(held)
 
@@ -231,6 +234,39 @@ def _small_point(program: Program) -> dict[str, int]:
     return task.native
 
 
+def _lightened(program: Program, sizes: dict[str, int]) -> dict[str, int]:
+    """The point with the sides of its images halved while inputs and outputs together are heavy: a
+    constructor's own width (64 channels out) multiplies what the inputs do not show."""
+    sides = [
+        s.name
+        for s in program.task.symbols
+        if not s.init_args and any(axis >= 2 for _, axis in s.axes)
+    ]
+    while _elements(program, sizes) > _LIGHT:
+        smaller = {n: max(_SIDE, size // 2) if n in sides else size for n, size in sizes.items()}
+        smaller = {n: min(size, sizes[n]) for n, size in smaller.items()}
+        if smaller == sizes or not runs_at(program, smaller):
+            break
+        sizes = smaller
+    return sizes
+
+
+def _elements(program: Program, sizes: Mapping[str, int]) -> int:
+    try:
+        arguments = program.arguments(sizes, Sampler(0))
+        with torch.no_grad():
+            result = program.construct(arguments, seed=0, redrawn=False)(
+                *arguments.args, **dict(arguments.kwargs)
+            )
+    except Exception:
+        return 0
+    return sum(t.numel() for t in (*(t for _, t in _inputs(arguments)), *_tensors(result)))
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [t for _, t in arrays.tensors_in(result)]
+
+
 def runs_at(program: Program, sizes: Mapping[str, int]) -> bool:
     """The proof: the reference constructed and run on real tensors at these sizes."""
     return _runs(program, lambda: program.arguments(sizes, Sampler(0)))
@@ -239,7 +275,8 @@ def runs_at(program: Program, sizes: Mapping[str, int]) -> bool:
 def _target(program: Program, symbol: Symbol) -> int:
     ranks = {spec.name: len(spec.shape) for spec in program.task.inputs}
     small = [_role(ranks.get(name, 1), axis, bool(symbol.init_args)) for name, axis in symbol.axes]
-    return min([symbol.native, *(small or [_WIDTH])])
+    # A size that several axes share is contracted over: it is as long as the longest asks.
+    return min(symbol.native, max(small or [_WIDTH]))
 
 
 def _role(rank: int, axis: int, in_constructor: bool) -> int:

@@ -134,6 +134,8 @@ class Discovery:
     #: Block constants seen at launch, ascending: boundary shapes are built around them.
     blocks: tuple[int, ...] = ()
     configs: int = 0
+    #: Elements of all inputs and outputs at the base point, for what a larger point would cost.
+    elements: int = 0
     #: Seconds one ordinary run took, for the budget.
     seconds: float = 0.0
     #: How weights are matched: "none", "by name", "by seed", or "unmatched: why".

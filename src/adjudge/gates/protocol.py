@@ -114,7 +114,7 @@ class Evidence(Protocol):
     def below_required(self) -> Finding | None:
         """The violation for a precision grade below what the task requires, or None.
 
-        Other probes are then judged in the regime that the candidate does meet, so that one
+        Other probes are then convicted only of errors that no precision explains, so that one
         precision fault is one conviction.
         """
         ...

@@ -114,7 +114,14 @@ def weight(probe: Probe) -> tuple[int, int, str]:
 
 
 def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
-    """Reduced failing probes that belong to `gate`, simplest first."""
+    """Reduced failing probes that belong to `gate`, simplest first.
+
+    Where the ordinary run fails already, every failure is its failure.
+    """
+    ordinary = evidence.scene.ordinary
+    if state(evidence, ordinary) is State.BROKEN:
+        mine = owner(evidence.scene, ordinary) == gate and not _is_metadata(evidence, ordinary)
+        return [ordinary] if mine else []
 
     def fails(probe: Probe) -> bool:
         return state(evidence, probe) is State.BROKEN
@@ -233,6 +240,9 @@ def decide_values(contract: Contract, evidence: Evidence, planned: Iterable[Prob
             notes.append(f"{len(refused)} of {len(probes)} probes were refused with a clear error")
         if undecided:
             notes.append(f"{len(undecided)} of {len(probes)} probes could not be decided")
+        over = [p for p in probes if evidence.skipped.get(p, "").startswith("budget")]
+        if over:
+            notes.append(f"{len(over)} of {len(probes)} probes did not fit in the time budget")
         return passed(
             contract, f"{len(clean)} probes within bounds", probes=len(clean), notes=notes
         )

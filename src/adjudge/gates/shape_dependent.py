@@ -34,8 +34,10 @@ CONTRACT = Contract(
 #: Sizes tried for one symbol, smallest first. With the twenty-odd crossed probes this keeps a
 #: two-symbol task near fifty shapes, about a second of interpreter time for a small kernel.
 SIZES_PER_SYMBOL = 14
-#: Elements along one symbol: past this the interpreter takes seconds a run.
+#: Size of one symbol: past this the interpreter takes seconds a run.
 LARGEST = 2100
+#: Elements of inputs and outputs in one run: past this the oracle takes seconds.
+ELEMENTS = 1 << 20
 
 
 def plan(scene: Scene) -> Iterable[Probe]:
@@ -46,7 +48,8 @@ def _probes(scene: Scene) -> Iterator[Probe]:
     ordinary = scene.ordinary
     base = dict(scene.discovery.base)
     for symbol in scene.task.symbols:
-        cap = min(LARGEST, max(symbol.native + 1, 2))
+        room = base[symbol.name] * ELEMENTS // max(scene.discovery.elements, 1)
+        cap = min(LARGEST, room, max(symbol.native + 1, 2))
         sizes = boundary_sizes(symbol, scene.discovery.blocks, cap)[:SIZES_PER_SYMBOL]
         for size in sizes:
             if size != base.get(symbol.name):

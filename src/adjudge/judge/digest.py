@@ -6,12 +6,12 @@ import hashlib
 from functools import cache
 from importlib import resources
 
-_PACKAGES = ("gates", "oracle", "inputs", "judge")
+_PACKAGES = ("gates", "oracle", "inputs")
 
 
 @cache
 def gates_digest() -> str:
-    """SHA-256 over the sources of the gates, the oracle, the inputs and the judge."""
+    """SHA-256 over the sources of the gates, the oracle and the inputs."""
     state = hashlib.sha256()
     for package in _PACKAGES:
         root = resources.files("adjudge") / package

@@ -63,6 +63,7 @@ def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
         launches=launches,
         blocks=_blocks(launches),
         configs=max((launch.configs for launch in launches), default=0),
+        elements=_elements(case, observation),
         seconds=observation.seconds,
         weights=weights,
         reference_writes=writes,
@@ -142,6 +143,12 @@ def _blocks(launches: tuple[Launch, ...]) -> tuple[int, ...]:
     """Launch constants that look like block sizes: integers from 2 up, ascending."""
     values = {v for launch in launches for _, v in launch.constants if 2 <= v <= 65_536}
     return tuple(sorted(values))
+
+
+def _elements(case: Case, observation: Observation) -> int:
+    inputs = arrays.tensors_in((case.arguments.args, dict(case.arguments.kwargs)))
+    outputs = sum(prod(output.data.shape) for output in observation.outputs)
+    return sum(tensor.numel() for _, tensor in inputs) + outputs
 
 
 def _reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...], bool]:

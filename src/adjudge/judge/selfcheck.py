@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
@@ -76,6 +77,14 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     spread = _Z * sqrt(share * (1 - share) / trials + _Z * _Z / (4 * trials * trials))
     scale = 1 + _Z * _Z / trials
     return ((centre - spread) / scale, (centre + spread) / scale)
+
+
+def to_json(matrix: Matrix) -> str:
+    """The matrix as the golden file holds it."""
+    rows = [
+        {"pair": row.pair, "half": row.half, "outcomes": dict(row.outcomes)} for row in matrix.rows
+    ]
+    return json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n"
 
 
 def selfcheck(progress: Progress | None = None, *, zygote: Zygote | None = None) -> Matrix:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from adjudge.contract import Finding, Outcome, Scope
-from adjudge.gates.protocol import Gate, Scene
+from adjudge.gates.protocol import Gate
+from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
 from adjudge.judge.docket import Docket, View
 from adjudge.probe import Probe
@@ -14,6 +15,8 @@ from adjudge.task import merged
 
 #: Runs that shrinking one violation may cost.
 TRIALS = 40
+#: Sizes that must have been tried before "at every size" means anything.
+FEW = 3
 
 
 def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
@@ -35,9 +38,12 @@ def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | No
     companions |= {replace(p, sizes=probe.sizes) for p in gate.plan(scene) if _kin(p, probe)}
     docket.run(companions)
     found = gate.decide(View(docket, scene, companions))
-    if found.outcome is Outcome.VIOLATION and found.violation is not None:
-        return found if found.violation.probe == probe else None
-    return None
+    violation = found.violation
+    if found.outcome is not Outcome.VIOLATION or violation is None or violation.probe != probe:
+        return None
+    if violation.signature == "value" and not docket.confirm(probe).broken:
+        return None
+    return found
 
 
 def _baselines(probe: Probe) -> Iterator[Probe]:
@@ -58,17 +64,35 @@ def _base_for(docket: Docket, gate: Gate, probe: Probe) -> Probe:
 
 
 def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
-    """Declared, if the same fault shows at the native point with nothing else unusual."""
+    """Declared, if the same fault shows at the native point with nothing else unusual.
+
+    Where the native point is out of reach, a fault at every size that was tried counts as one there.
+    """
     assert finding.violation is not None
     native = docket.scene.discovery.native
-    if finding.scope is Scope.DECLARED or native is None:
+    if finding.scope is Scope.DECLARED:
         return finding
+    if native is None:
+        everywhere = not finding.violation.probe.factors and _fails_everywhere(docket)
+        return replace(finding, scope=Scope.DECLARED) if everywhere else finding
     probe = replace(finding.violation.probe, sizes=native)
     if not docket.scene.is_declared(probe):
         return finding
     if still(docket, gate, probe, Probe(sizes=native)) is None:
         return finding
     return replace(finding, scope=Scope.DECLARED)
+
+
+def _fails_everywhere(docket: Docket) -> bool:
+    plain = [p for p in docket.observations if not p.factors]
+    broken = {p.sizes for p in plain if state(docket, p) is State.BROKEN}
+    clean = {p.sizes for p in plain if state(docket, p) is State.CLEAN and _substantial(p)}
+    return len(broken) >= FEW and not clean
+
+
+def _substantial(probe: Probe) -> bool:
+    """Empty and one-element dimensions are answered rightly by many wrong programs."""
+    return all(size > 1 for _, size in probe.sizes)
 
 
 def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from adjudge import __version__
 from adjudge.contract import (
@@ -194,9 +195,9 @@ class _Trial:
         return docket
 
     def _plan(self, docket: Docket) -> list[Probe]:
-        planned: list[Probe] = []
-        for g in sorted(self.gates, key=lambda g: g.CONTRACT.cost):
-            planned += g.plan(docket.scene)
+        plans = [list(g.plan(docket.scene)) for g in sorted(self.gates, key=_cost)]
+        # One of each gate in turn, so that a time budget starves none of them.
+        planned = [p for turn in zip_longest(*plans) for p in turn if p is not None]
         if docket.scene.ordinary in docket.observations:
             planned += docket.scene.crossed
             planned += [
@@ -288,6 +289,10 @@ class _Trial:
         begun = time.perf_counter()
         yield
         self.timings[what] = self.timings.get(what, 0.0) + time.perf_counter() - begun
+
+
+def _cost(g: Gate) -> int:
+    return g.CONTRACT.cost
 
 
 def _confirmed(docket: Docket, g: Gate) -> Finding:

@@ -94,11 +94,14 @@ class Oracle:
         floats = [t.dtype for t in tensors if t.is_floating_point()]
         return floats[0] if floats else torch.float32
 
-    def compare(self, observation: Observation, name: str, *, confirm: bool = False) -> Comparison:
+    def compare(
+        self, observation: Observation, name: str, *, confirm: bool = False, lenient: bool = False
+    ) -> Comparison:
         """One observation against this oracle in the named regime.
 
         Args:
             confirm: draw the envelope of a conviction again, from fresh and many more runs.
+            lenient: convict of gross errors only.
 
         Raises:
             OutsideDomain: the reference does not answer.
@@ -110,7 +113,7 @@ class Oracle:
             return Comparison(outcome="equal")
         regime = self._regime(name)
         return comparing.Judgement(
-            self, observation, regime, widen=True, confirm=confirm
+            self, observation, regime, widen=True, confirm=confirm, lenient=lenient
         ).verdict()
 
     def grade(self, observation: Observation) -> str:
@@ -197,6 +200,18 @@ class Oracle:
         return reference.double() if isinstance(reference, torch.nn.Module) else reference
 
     @cached_property
+    def _holds_tensors(self) -> bool:
+        """Whether the reference may use float tensors that neither a state dict nor the inputs hold."""
+        reference = self._wide_reference
+        if not isinstance(reference, torch.nn.Module):
+            return True
+        return any(
+            isinstance(value, torch.Tensor)
+            for module in reference.modules()
+            for value in vars(module).values()
+        )
+
+    @cached_property
     def _wide_arguments(self) -> Arguments:
         return _double(self._arguments)
 
@@ -206,7 +221,7 @@ class Oracle:
             # Every run starts from the same state; copying it is cheaper than drawing it.
             reference = copy.deepcopy(reference)
         wide = self._wide_arguments if arguments is None else _double(arguments)
-        with lifting(mode):
+        with lifting(mode, widening=self._holds_tensors):
             result = _called(reference, wide)
         return _leaves(result)[1]
 

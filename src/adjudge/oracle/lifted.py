@@ -12,8 +12,9 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from adjudge.oracle import rules
 from adjudge.oracle.decompositions import TABLE
@@ -121,6 +122,24 @@ class Lifted(TorchDispatchMode):
         return kwargs
 
 
+class Widening(TorchFunctionMode):
+    """Widens constants that a program holds by itself, before torch compares dtypes.
+
+    Parameters are widened with their module and inputs by the oracle; a tensor that a function closes
+    over, or a module keeps in a plain attribute, meets them as float32, and some operations
+    (convolutions) refuse the mixture before they dispatch.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        kinds = {t.dtype for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+        if torch.float64 in kinds and len(kinds.intersection(_FLOATS)) > 1:
+            args, kwargs = tree_map(_widened, args), tree_map(_widened, kwargs)
+        return func(*args, **kwargs)
+
+
 def _widened(value: Any) -> Any:
     """Tensors that came in by another door (constants of the module) are widened on sight."""
     if isinstance(value, torch.Tensor) and value.dtype in (
@@ -144,14 +163,19 @@ def _writes_self(func: Any) -> bool:
 
 
 @contextlib.contextmanager
-def lifting(mode: Lifted) -> Iterator[None]:
-    """Python numbers become float64 constants; attention takes its arithmetic form."""
+def lifting(mode: Lifted, *, widening: bool) -> Iterator[None]:
+    """Python numbers become float64 constants; attention takes its arithmetic form.
+
+    Args:
+        widening: the program may hold float tensors of its own.
+    """
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         with (
             torch.no_grad(),
             torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+            Widening() if widening else contextlib.nullcontext(),
             mode,
         ):
             yield

@@ -14,7 +14,9 @@ The worst-case variant has n in place of sqrt(n).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod, sqrt
 from typing import Any
 
@@ -26,17 +28,35 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+#: Uniform draws kept ready. Each use starts at a place of its own, so that errors of different
+#: operations are as good as independent; drawing them anew would be half the oracle's time.
+_POOL = 1 << 20
+
+
+@lru_cache(maxsize=1)
+def _pool() -> Tensor:
+    generator = torch.Generator().manual_seed(_POOL)
+    return torch.rand(_POOL, generator=generator, dtype=torch.float64).mul_(2).sub_(1)
+
+
 class Noise:
     """Draws the errors of one run."""
 
     def __init__(self, regime: Regime, seed: int, *, worst: bool) -> None:
         self.regime = regime
         self.worst = worst
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed = seed
+        self._places = random.Random(seed)
 
     def unit(self, like: Tensor) -> Tensor:
-        drawn = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
-        return drawn.mul_(2).sub_(1)
+        """Uniform in [-1, 1], one for each element; not to be written to."""
+        n = like.numel()
+        if n > _POOL // 2:
+            generator = torch.Generator().manual_seed(self._places.getrandbits(62))
+            drawn = torch.rand(like.shape, generator=generator, dtype=torch.float64)
+            return drawn.mul_(2).sub_(1)
+        start = self._places.randrange(_POOL - n)
+        return _pool()[start : start + n].view(like.shape)
 
     def length(self, n: int) -> float:
         n = max(n, 1)
@@ -44,17 +64,19 @@ class Noise:
 
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
-        return y + self.unit(y) * y.abs() * (c * self.regime.store)
+        return torch.addcmul(y, y, self.unit(y), value=c * self.regime.store)
 
     def summed(self, y: Tensor, magnitude: Tensor, n: int) -> Tensor:
         """`y`, a sum of n terms whose absolute values add up to `magnitude`."""
-        size = magnitude * (self.regime.accumulate * self.length(n))
-        return self.stored(y + self.unit(y) * size)
+        size = self.regime.accumulate * self.length(n)
+        return self.stored(torch.addcmul(y, magnitude, self.unit(y), value=size))
 
     def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
-        out = y + self.unit(y) * magnitude * (self.regime.accumulate * self.length(n))
+        size = self.regime.accumulate * self.length(n)
+        out = torch.addcmul(y, magnitude, self.unit(y), value=size)
         if squares is not None:
-            out = out + self.unit(y) * squares.clamp(min=0).sqrt() * (2 * self.regime.operand)
+            root = squares.clamp(min=0).sqrt()
+            out = torch.addcmul(out, root, self.unit(y), value=2 * self.regime.operand)
         return self.stored(out)
 
 

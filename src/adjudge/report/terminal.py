@@ -38,7 +38,12 @@ _MEANING = {
 
 
 def verdict_report(
-    verdict: Verdict, *, summaries: dict[str, str], replay_tail: str, verbose: bool = False
+    verdict: Verdict,
+    *,
+    summaries: dict[str, str],
+    replay_tail: str,
+    verbose: bool = False,
+    table: bool = True,
 ) -> RenderableType:
     """Everything about one verdict.
 
@@ -46,13 +51,15 @@ def verdict_report(
         summaries: each gate's one-line summary.
         replay_tail: what follows the code in the line that replays it (candidate and reference).
         verbose: also the provenance and the seconds by stage.
+        table: also the gates that found nothing.
     """
-    parts: list[RenderableType] = [_headline(verdict)]
+    parts: list[RenderableType] = [verdict_line(verdict)]
     parts += [Text(f"  ! {warning}", style="yellow") for warning in verdict.warnings]
     parts.append(Text())
     for finding in verdict.violations:
         parts.append(_violation(finding, summaries.get(finding.gate, ""), replay_tail))
-    parts.append(_table(verdict.findings))
+    if table:
+        parts.append(_table(verdict.findings))
     if verdict.refusals:
         parts.append(Text("  refuses some probes with", style="yellow"))
         parts += [Text(f"    {words}", style="dim") for words in verdict.refusals[:5]]
@@ -61,7 +68,8 @@ def verdict_report(
     return Group(*parts)
 
 
-def _headline(verdict: Verdict) -> Text:
+def verdict_line(verdict: Verdict) -> Text:
+    """The verdict in two lines."""
     line = Text()
     line.append(verdict.name, style="bold")
     line.append("  ")
@@ -93,9 +101,9 @@ def _violation(finding: Finding, summary: str, replay_tail: str) -> RenderableTy
         rows.add_row(name, Text(value))
     parts: list[RenderableType] = [title, Padding(rows, (0, 0, 0, 2))]
     if violation.replay:
-        line = Text(f"  adjudge replay {violation.replay} {replay_tail}".rstrip(), style="cyan")
-        line.overflow = "fold"
-        parts.append(line)
+        line = f"  adjudge replay {violation.replay} {replay_tail}".rstrip()
+        # One line however narrow the terminal is, so that it can be pasted.
+        parts.append(Text(line, style="cyan", no_wrap=True, overflow="ignore"))
     parts.append(Text())
     return Group(*parts)
 

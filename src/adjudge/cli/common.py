@@ -1,0 +1,57 @@
+"""What several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from adjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Isolation = Literal["full", "none"]
+Advance = Callable[[str, int, int], None]
+
+#: Name of the reference that is taken when none is given: the file beside the candidate.
+REFERENCE = "reference.py"
+
+
+def reference_of(candidate: Path, reference: Path | None) -> Path:
+    """The given reference, or the one beside the candidate.
+
+    Raises:
+        UsageError: there is no candidate, or no reference is given and none lies beside it.
+    """
+    if not candidate.exists():
+        raise UsageError("there is no such file", where=str(candidate))
+    if reference is not None:
+        return reference
+    beside = candidate.parent / REFERENCE
+    if not beside.is_file():
+        raise UsageError(
+            "no reference is given",
+            where=str(candidate),
+            todo=f"Pass --reference FILE, or put a {REFERENCE} beside the candidate.",
+        )
+    return beside
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Advance]:
+    """A bar on standard error that shows what is being done; nothing where no one looks."""
+    if not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        row = bar.add_task("starting", total=None)
+
+        def advance(what: str, done: int, total: int) -> None:
+            bar.update(row, description=what, completed=done, total=total or None)
+
+        yield advance

@@ -1,0 +1,50 @@
+"""adjudge replay"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adjudge.cli import common
+
+
+def replay(
+    code: str,
+    candidate: Path,
+    /,
+    *,
+    reference: Path | None = None,
+    isolation: common.Isolation = "full",
+) -> int:
+    """Run one violation again, in a fresh process, on the same bytes.
+
+    Parameters
+    ----------
+    code
+        The line that a report prints beside a violation.
+    candidate
+        The candidate that was judged.
+    reference
+        Its reference; reference.py beside the candidate if not given.
+    isolation
+        As for verify.
+    """
+    from rich.console import Console
+
+    from adjudge.cli import CLEAN, VIOLATION
+    from adjudge.inputs.codec import decode_recipe
+
+    decode_recipe(code)
+    reference = common.reference_of(candidate, reference)
+    with common.progress(Console(stderr=True)) as advance:
+        advance("loading torch", 0, 0)
+        from adjudge.frontends import kernelbench
+        from adjudge.judge.replay import replay as judge
+        from adjudge.judge.verify import Options
+
+        program, under_judgement = kernelbench.load(candidate, reference)
+        options = Options(isolation=isolation, progress=advance)
+        result = judge(code, program, under_judgement, options)
+    from adjudge.report.terminal import replay_report
+
+    Console(highlight=False).print(replay_report(result))
+    return CLEAN if result.finding is None else VIOLATION

@@ -1,0 +1,68 @@
+"""What this machine can do: versions, the compiler Triton needs, and the layers of the sandbox."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    ok: bool
+    words: str
+    #: False for what only widens what can be judged.
+    needed: bool = True
+
+
+def examine() -> Iterator[Check]:
+    """All checks; the last ones start a worker."""
+    yield Check(
+        name="python",
+        ok=sys.version_info >= (3, 11),
+        words=f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+    )
+    for package in ("torch", "numpy", "triton"):
+        yield _package(package)
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    words = compiler or "none found; torch.compile controls cannot run"
+    yield Check(name="C compiler", ok=compiler is not None, words=words, needed=False)
+    yield from _worker()
+
+
+def _package(name: str) -> Check:
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        words = "not installed; Triton kernels cannot be judged (pip install 'adjudge[triton]')"
+        return Check(name=name, ok=False, words=words, needed=name != "triton")
+    if name == "numpy" and tuple(map(int, version.split(".")[:2])) >= (2, 4):
+        words = f"{version}; Triton's interpreter breaks on 2.4 and later (pip install 'numpy<2.4')"
+        return Check(name=name, ok=False, words=words)
+    return Check(name=name, ok=True, words=version)
+
+
+def _worker() -> Iterator[Check]:
+    from adjudge.errors import HarnessError
+    from adjudge.task import Candidate
+    from adjudge.worker.client import Zygote
+
+    try:
+        with Zygote.start() as zygote:
+            layers = zygote.layers
+            worker = zygote.spawn()
+            source = "class ModelNew:\n    pass\n"
+            reply = worker.load(Candidate(name="probe", source=source, entry="ModelNew"))
+            worker.close()
+    except HarnessError as error:
+        yield Check(name="worker", ok=False, words=str(error))
+        return
+    loaded = reply.observation is None
+    words = "starts and loads a candidate" if loaded else f"fails: {reply.observation}"
+    yield Check(name="worker", ok=loaded, words=words)
+    words = ", ".join(layers) if layers else "NO LAYER holds here: judge only code that you trust"
+    yield Check(name="sandbox", ok=bool(layers), words=words)
