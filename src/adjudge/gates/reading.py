@@ -129,8 +129,23 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
     found = {
         reduced(evidence.scene, probe, fails) for probe in evidence.observations if fails(probe)
     }
-    mine = [p for p in found if owner(evidence.scene, p) == gate and not _is_metadata(evidence, p)]
-    return sorted(mine, key=weight)
+    found = {p for p in found if not _is_metadata(evidence, p) and not _explained(evidence, p, found)}
+    return sorted((p for p in found if owner(evidence.scene, p) == gate), key=weight)
+
+
+def _explained(evidence: Evidence, probe: Probe, failing: set[Probe]) -> bool:
+    """Whether one of the probe's several unusual factors is known to fail by itself elsewhere."""
+    factors = unusual(evidence.scene, probe)
+    if len(factors) < 2:
+        return False
+    gates = dict(OWNERS)
+    alone = {unusual(evidence.scene, p) for p in failing if p != probe}
+    known = {owner_of for (name,) in filter(_single, alone) if (owner_of := gates.get(name))}
+    return any(gates.get(name) in known for name in factors)
+
+
+def _single(factors: tuple[str, ...]) -> bool:
+    return len(factors) == 1
 
 
 def _is_metadata(evidence: Evidence, probe: Probe) -> bool:
@@ -343,7 +358,7 @@ def bit_violation(
         probe=probe,
         signature=signature,
         message=message,
-        where=where,
+        where=f"output{where}",
         index=index,
         expected=expected,
         got=got,

@@ -56,8 +56,10 @@ def _softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
 def _log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     if not x.numel():
         return torch.empty_like(x)
-    shifted = x - torch.amax(x, dim, keepdim=True)
-    return shifted - torch.log(torch.sum(torch.exp(shifted), dim, keepdim=True))
+    # The textbook's x - logsumexp(x), which kernels that keep only the sum's logarithm compute; the
+    # form with the maximum taken off first is tighter where the maximum is large.
+    top = torch.amax(x, dim, keepdim=True)
+    return x - (top + torch.log(torch.sum(torch.exp(x - top), dim, keepdim=True)))
 
 
 def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import triton.language as tl
 from triton._C.libtriton import interpreter as _memory
 from triton._C.libtriton import ir
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 
 from adjudge.worker.interpreter import arithmetic
@@ -118,7 +119,9 @@ def _masked_load(
     dtype = stock._get_np_dtype(element)
     lanes = np.broadcast_to(_mask(mask), ptrs.data.shape)
     inside = allowed(ptrs, lanes, dtype.itemsize, "load")
-    if other is None:
+    if other is None and current.other_given:
+        held = np.zeros(ptrs.data.shape, dtype=dtype)
+    elif other is None:
         held = pattern(current.options.fill, ptrs.data.shape, dtype)
     else:
         held = np.array(np.broadcast_to(other.data, ptrs.data.shape), dtype=dtype)
@@ -128,6 +131,20 @@ def _masked_load(
     pointers = np.ascontiguousarray(ptrs.data)
     loaded = _memory.load(pointers, np.ascontiguousarray(inside), np.ascontiguousarray(held), dtype)
     return Handle(loaded, element)
+
+
+def _noting_other(original: Any) -> Any:
+    """Triton asks `other` for its truth, and the interpreter gives a one-element tensor the truth of
+    its value: `other=0.0` is lost for scalars and blocks of one element."""
+
+    def load(self: Any, ptr: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        current.other_given = other is not None
+        try:
+            return original(self, ptr, mask, other, *rest)
+        finally:
+            current.other_given = False
+
+    return load
 
 
 def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, cache: Any, eviction: Any) -> Any:
@@ -273,6 +290,7 @@ def _remembered(original: Any) -> Any:
 
 def install() -> None:
     """Puts the faithful operations in place of the stock ones, for this process."""
+    TritonSemantic._load_legacy = _noting_other(TritonSemantic._load_legacy)
     stock._get_np_dtype = _remembered(stock._get_np_dtype)
     target = stock.InterpreterBuilder
     for name in _POINTER_CARRIERS:

@@ -46,6 +46,8 @@ class State:
     options: Options = field(default_factory=Options)
     log: Log = field(default_factory=Log)
     kernel: str = ""
+    #: Whether the load in progress was given a value for its masked-off lanes.
+    other_given: bool = False
     #: (how many configurations, which one) of the autotuner that is launching.
     tuned: tuple[int, int] = (0, -1)
 
