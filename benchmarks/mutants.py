@@ -65,7 +65,7 @@ _CONSTANT = """
 
 class ModelNew(Model):
     def forward(self, *args, **kwargs):
-        scale = lambda o: o * 1.001 if torch.is_tensor(o) and o.is_floating_point() else o
+        scale = lambda o: o * 1.01 if torch.is_tensor(o) and o.is_floating_point() else o
         out = super().forward(*args, **kwargs)
         return tuple(map(scale, out)) if isinstance(out, tuple) else scale(out)
 """

@@ -19,6 +19,7 @@ from adjudge.inputs.specials import apply_special
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.worker.client import Call, RunRequest, TensorImage
+from adjudge.worker.images import contiguous_strides
 
 #: Seed of the weights. Any number would do; it is KernelBench's, so that a failure seen here can be
 #: looked for there.
@@ -201,11 +202,10 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
     dtype = arrays.dtype_name(tensor.dtype)
     shape = tuple(tensor.shape)
     if plan is None:
-        strides = tuple(torch.empty(shape, device="meta").stride())
         return TensorImage(
             shape=shape,
             dtype=dtype,
-            strides=strides,
+            strides=contiguous_strides(shape),
             offset=0,
             storage_elements=int(np.prod(shape, dtype=np.int64)),
             values=values,

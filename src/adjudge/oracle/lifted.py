@@ -48,8 +48,10 @@ class Lifted(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = self._lift_dtype(kwargs or {}, args)
-        args = tree_map(_widened, args)
-        kwargs = tree_map(_widened, kwargs)
+        if any(map(_needs_widening, args)):
+            args = tree_map(_widened, args)
+        if any(map(_needs_widening, kwargs.values())):
+            kwargs = tree_map(_widened, kwargs)
         return self._run(func, args, kwargs)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -96,7 +98,7 @@ class Lifted(TorchDispatchMode):
         def one(value: Any) -> Any:
             return noise.stored(value, weight) if _is_float(value) and weight else value
 
-        return tree_map(one, out)
+        return one(out) if isinstance(out, torch.Tensor) else tree_map(one, out)
 
     def _in_place(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -122,6 +124,16 @@ class Lifted(TorchDispatchMode):
         return kwargs
 
 
+_NARROW = frozenset(_FLOATS) - {torch.float64}
+
+
+def _needs_widening(value: Any) -> bool:
+    # Walking every argument as a tree would be half the oracle's time.
+    if isinstance(value, torch.Tensor):
+        return value.dtype in _NARROW
+    return isinstance(value, (list, tuple)) and any(map(_needs_widening, value))
+
+
 class Widening(TorchFunctionMode):
     """Widens constants that a program holds by itself, before torch compares dtypes.
 
@@ -142,11 +154,7 @@ class Widening(TorchFunctionMode):
 
 def _widened(value: Any) -> Any:
     """Tensors that came in by another door (constants of the module) are widened on sight."""
-    if isinstance(value, torch.Tensor) and value.dtype in (
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-    ):
+    if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
         return value.to(torch.float64)
     return value
 

@@ -38,7 +38,7 @@ class TensorImage:
 
     @staticmethod
     def plain(values: npt.NDArray[Any], dtype: str) -> TensorImage:
-        strides = tuple(s // max(1, values.itemsize) for s in np.ascontiguousarray(values).strides)
+        strides = contiguous_strides(values.shape)
         return TensorImage(
             shape=values.shape,
             dtype=dtype,
@@ -47,6 +47,17 @@ class TensorImage:
             storage_elements=values.size,
             values=values,
         )
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a dense tensor in row-major order, as torch counts them: a dimension of
+    size zero counts as one."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 @dataclass(slots=True)
