@@ -42,6 +42,9 @@ def _import_everything() -> None:
     import torch.utils._python_dispatch
 
     torch.set_num_threads(1)
+    # Reads /proc/cpuinfo, which a restricted worker cannot: it would then fall back to plain kernels
+    # whose last bits are not the judge's.
+    torch.backends.cpu.get_cpu_capability()
     if importlib.util.find_spec("triton") is not None:
         from adjudge.worker import interpreter
 
