@@ -62,7 +62,9 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 / 1024
     print(f"verdict, warm parent       {warm:6.2f} s   {verdict.standing.value}")
     print(f"judge's peak memory        {peak:6.2f} GiB")
-    print(f"probes                     {verdict.probes:6d}     {verdict.probes / warm:.0f} a second")
+    print(
+        f"probes                     {verdict.probes:6d}     {verdict.probes / warm:.0f} a second"
+    )
     print(f"probes shared between gates{verdict.shared:6d}")
     for name, seconds in sorted(verdict.timings, key=lambda item: -item[1]):
         print(f"  {name:24s} {seconds:6.2f} s")

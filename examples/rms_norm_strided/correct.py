@@ -7,9 +7,7 @@ import triton.language as tl
 
 
 @triton.jit
-def norm_kernel(
-    x_ptr, out_ptr, row_stride, column_stride, columns, BLOCK: tl.constexpr
-):
+def norm_kernel(x_ptr, out_ptr, row_stride, column_stride, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.arange(0, BLOCK)
     mask = offsets < columns

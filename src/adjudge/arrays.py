@@ -29,7 +29,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     Raises:
         TypeError: numpy has no such dtype.
     """
-    return np.dtype(_EXTRA.get(name, name))
+    return np.dtype(_EXTRA.get(name, name))  # type: ignore[no-any-return]
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -48,7 +48,8 @@ def discover(
         return (), {}
     moving = [site for site in candidates if _moves(program, site, native)]
     groups = _grouped(program, moving, candidates)
-    symbols, named = [], {}
+    symbols: list[Symbol] = []
+    named: Groups = {}
     for group in groups:
         name = _name(group, named)
         named[name] = group
@@ -192,9 +193,7 @@ def _symbol(
             if before is not None:
                 moved = tuple(
                     i
-                    for i, (a, b) in enumerate(
-                        zip(before.init_args, after.init_args, strict=False)
-                    )
+                    for i, (a, b) in enumerate(zip(before.init_args, after.init_args, strict=False))
                     if not isinstance(a, torch.Tensor) and a != b
                 )
         break

@@ -104,7 +104,9 @@ class Candidate:
 
     @property
     def digest(self) -> str:
-        return digest_text("\0".join([self.entry, self.source, *(t for f in self.files for t in f)]))
+        return digest_text(
+            "\0".join([self.entry, self.source, *(t for f in self.files for t in f)])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

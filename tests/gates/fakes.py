@@ -68,9 +68,7 @@ class FakeEvidence:
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self.moves
 
-    def put(
-        self, probe: Probe, observation: Observation, comparison: Comparison = WITHIN
-    ) -> Probe:
+    def put(self, probe: Probe, observation: Observation, comparison: Comparison = WITHIN) -> Probe:
         self.observations[probe] = observation
         self.comparisons[probe] = comparison
         return probe

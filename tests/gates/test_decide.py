@@ -27,7 +27,7 @@ from adjudge.gates.protocol import Comparison
 from adjudge.observation import AccessFault, Observation, Raised, Status
 
 
-@pytest.fixture()
+@pytest.fixture
 def evidence() -> FakeEvidence:
     found = FakeEvidence(scene())
     found.put(found.scene.ordinary, answer(1.0, 2.0))
@@ -193,9 +193,7 @@ def test_an_output_on_another_device(evidence: FakeEvidence) -> None:
 
 
 def test_leaving_without_an_answer_is_tampering(evidence: FakeEvidence) -> None:
-    evidence.put(
-        evidence.scene.ordinary, Observation(status=Status.EXITED, ending="exit code 0")
-    )
+    evidence.put(evidence.scene.ordinary, Observation(status=Status.EXITED, ending="exit code 0"))
     finding = tampers.decide(evidence)
     assert finding.outcome is Outcome.VIOLATION
     assert finding.violation is not None

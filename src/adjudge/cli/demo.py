@@ -30,7 +30,7 @@ def demo(folder: Path = Path("examples"), /) -> int:
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.verify import Options, verify
-        from adjudge.report.terminal import verdict_report, verdict_line
+        from adjudge.report.terminal import verdict_line, verdict_report
         from adjudge.worker.client import Zygote
 
         with Zygote.start() as zygote:
@@ -51,5 +51,7 @@ def demo(folder: Path = Path("examples"), /) -> int:
                         console.print(verdict_line(verdict))
                     surprises += (verdict.standing is Standing.SOUND) != expected
     if surprises:
-        console.print(f"{surprises} verdicts are not what the example's name says", style="bold red")
+        console.print(
+            f"{surprises} verdicts are not what the example's name says", style="bold red"
+        )
     return VIOLATION if surprises else CLEAN

@@ -71,9 +71,7 @@ class KernelBenchProgram:
         except Exception as error:
             raise OutsideDomain(f"{type(error).__name__}: {error}") from error
 
-    def construct(
-        self, arguments: Arguments, *, seed: int, redrawn: bool
-    ) -> Callable[..., Any]:
+    def construct(self, arguments: Arguments, *, seed: int, redrawn: bool) -> Callable[..., Any]:
         try:
             built: Callable[..., Any] = construct(
                 self._model,

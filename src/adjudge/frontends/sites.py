@@ -63,7 +63,7 @@ def replaced(tree: ast.Module, values: Mapping[Site, int]) -> ast.Module:
 class OnTheJudge(ast.NodeTransformer):
     """Device strings that name a GPU name the CPU instead: the reference runs where the judge is."""
 
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if isinstance(node.value, str) and node.value.split(":")[0] == "cuda":
             node.value = "cpu"
         return node

@@ -29,9 +29,7 @@ CONTRACT = Contract(
 
 
 def plan(scene: Scene) -> Iterable[Probe]:
-    return [
-        replace(scene.ordinary, layout=layout) for layout in LAYOUTS if layout != "contiguous"
-    ]
+    return [replace(scene.ordinary, layout=layout) for layout in LAYOUTS if layout != "contiguous"]
 
 
 def decide(evidence: Evidence) -> Finding:

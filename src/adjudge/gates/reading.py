@@ -129,7 +129,9 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
     found = {
         reduced(evidence.scene, probe, fails) for probe in evidence.observations if fails(probe)
     }
-    found = {p for p in found if not _is_metadata(evidence, p) and not _explained(evidence, p, found)}
+    found = {
+        p for p in found if not _is_metadata(evidence, p) and not _explained(evidence, p, found)
+    }
     return sorted((p for p in found if owner(evidence.scene, p) == gate), key=weight)
 
 
@@ -335,7 +337,9 @@ def first_difference(one: Observation, other: Observation) -> tuple[str, tuple[i
         differing = np.flatnonzero(raw.any(axis=1)) if left.size else np.empty(0, dtype=np.int64)
         if differing.size:
             flat = int(differing[0])
-            index = tuple(int(i) for i in np.unravel_index(flat, a.data.shape)) if a.data.ndim else ()
+            index = (
+                tuple(int(i) for i in np.unravel_index(flat, a.data.shape)) if a.data.ndim else ()
+            )
             return a.path, index, shown(left[flat]), shown(right[flat])
     return "", (), one.structure, other.structure
 

@@ -54,11 +54,7 @@ def decide(evidence: Evidence) -> Finding:
     finding = decide_bits(
         CONTRACT,
         evidence,
-        [
-            (probe.without(["history"]), probe)
-            for probe in evidence.observations
-            if probe.history
-        ],
+        [(probe.without(["history"]), probe) for probe in evidence.observations if probe.history],
         signature="history",
         message="the answer depends on calls made before",
     )

@@ -32,9 +32,7 @@ def plan(scene: Scene) -> Iterable[Probe]:
 
 
 def decide(evidence: Evidence) -> Finding:
-    caught = {
-        probe: words for probe, o in evidence.observations.items() if (words := _offence(o))
-    }
+    caught = {probe: words for probe, o in evidence.observations.items() if (words := _offence(o))}
     if caught:
         probe = min(caught, key=weight)
         signature, message = caught[probe]

@@ -10,9 +10,7 @@ Row = dict[str, Any]
 _Tuple = frozenset[tuple[str, int]]
 
 
-def cover(
-    factors: Mapping[str, Sequence[Any]], *, strength: int = 2, seed: int = 0
-) -> list[Row]:
+def cover(factors: Mapping[str, Sequence[Any]], *, strength: int = 2, seed: int = 0) -> list[Row]:
     """Rows that together hold every combination of levels of every `strength` factors.
 
     Greedy (as AETG: Cohen, Dalal, Fredman, Patton 1997): each row takes one uncovered combination

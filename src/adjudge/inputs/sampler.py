@@ -59,14 +59,15 @@ class Sampler:
             return torch.from_numpy(self.integers(0, 2, shape)).bool()
         if not dtype.is_floating_point:
             return torch.from_numpy(self.integers(int(low), int(high) + 1, shape)).to(dtype)
-        unit = 0.0 <= low and high <= 1.0 and low < high
+        unit = 0.0 <= low and high <= 1.0 and low < high  # noqa: SIM300
         return torch.from_numpy(self.floats(shape, "uniform" if unit else "normal")).to(dtype)
 
     @contextmanager
     def patched(self) -> Iterator[None]:
         """torch's random functions answer from this sampler while the context lasts."""
-        with mock.patch.multiple(torch, **self._functions()), mock.patch.multiple(
-            torch.Tensor, **self._methods()
+        with (
+            mock.patch.multiple(torch, **self._functions()),  # type: ignore[call-overload]
+            mock.patch.multiple(torch.Tensor, **self._methods()),  # type: ignore[call-overload]
         ):
             yield
 
@@ -121,7 +122,7 @@ class Sampler:
     def _normal(self, mean: Any = 0.0, std: Any = 1.0, size: Any = None, **kw: Any) -> torch.Tensor:
         shape = size
         if shape is None:
-            shape = torch.broadcast_shapes(
+            shape = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
                 getattr(mean, "shape", torch.Size()), getattr(std, "shape", torch.Size())
             )
         drawn = torch.from_numpy(self.floats(shape, "normal"))

@@ -51,7 +51,7 @@ def apply_special(arguments: Arguments, name: str, seed: int) -> tuple[Arguments
 def _can_hold(tensor: torch.Tensor) -> bool:
     if not tensor.is_floating_point() or not tensor.numel() or not tensor.dim():
         return False
-    return tensor.numel() <= CATEGORICAL or int(tensor[:64].unique().numel()) > CATEGORICAL
+    return tensor.numel() <= CATEGORICAL or int(tensor[:64].unique().numel()) > CATEGORICAL  # type: ignore[no-untyped-call]
 
 
 def _write(tensor: torch.Tensor, value: str, place: str, words: Stream) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ def _sparse(stream: Stream, count: int, shape: Shape) -> Floats:
 def _heavy(stream: Stream, count: int, shape: Shape) -> Floats:
     """Student's t with two degrees of freedom: normal over the root of an exponential."""
     rate = -exact_log((stream.words(count).astype(np.float64) + 0.5) * 2.0**-32)
-    return np.clip(stream.normal(count) / np.sqrt(rate + 1e-6), -1e4, 1e4)
+    return np.clip(stream.normal(count) / np.sqrt(rate + 1e-6), -1e4, 1e4)  # type: ignore[no-any-return]
 
 
 def _sorted(stream: Stream, count: int, shape: Shape) -> Floats:
@@ -114,7 +114,7 @@ _SHAPES: dict[str, Callable[[Stream, int, Shape], Floats]] = {
     "heavy-tailed": _heavy,
     "sorted": _sorted,
     "alternating": _alternating,
-    "ties": _choice(np.arange(-2.0, 3.0)),
+    "ties": _choice(np.arange(-2.0, 3.0)),  # type: ignore[arg-type]
     "offset": _scaled(1.0, 100.0),
     "lattice": _choice(_LATTICE),
 }

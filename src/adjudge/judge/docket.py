@@ -14,8 +14,8 @@ import numpy as np
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Scene
-from adjudge.gates.reading import reductions, scope_of, state, unusual
 from adjudge.gates.reading import State as ProbeState
+from adjudge.gates.reading import reductions, scope_of, state, unusual
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
@@ -92,7 +92,9 @@ class Docket:
     def device(self) -> str:
         return self.runner.zygote.device
 
-    def run(self, probes: Iterable[Probe], progress: Progress | None = None, what: str = "") -> None:
+    def run(
+        self, probes: Iterable[Probe], progress: Progress | None = None, what: str = ""
+    ) -> None:
         """Makes the runs that were not made yet, in order.
 
         While the worker runs one probe, the one before it is compared with the oracle here.
@@ -175,15 +177,11 @@ class Docket:
         start = time.perf_counter()
         lenient = regime == LOOSEST != self.required
         try:
-            return self.oracle(probe).compare(
-                observation, regime, confirm=confirm, lenient=lenient
-            )
+            return self.oracle(probe).compare(observation, regime, confirm=confirm, lenient=lenient)
         except OutsideDomain as why:
             return Comparison(outcome="undecided", reason=f"the reference does not answer: {why}")
         finally:
-            self.timings["oracle"] = (
-                self.timings.get("oracle", 0.0) + time.perf_counter() - start
-            )
+            self.timings["oracle"] = self.timings.get("oracle", 0.0) + time.perf_counter() - start
 
     def oracle(self, probe: Probe, case: Case | None = None) -> Oracle:
         point = _value_point(probe)

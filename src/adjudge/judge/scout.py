@@ -69,9 +69,7 @@ def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
         reference_writes=writes,
         reference_aliases=aliases,
     )
-    return Scouted(
-        discovery=discovery, builder=builder, runs=tuple(runs), no_native=no_native
-    )
+    return Scouted(discovery=discovery, builder=builder, runs=tuple(runs), no_native=no_native)
 
 
 def match_weights(program: Program, sizes: Sizes, runner: Runner) -> str:
@@ -110,9 +108,7 @@ def _described(module: torch.nn.Module) -> list[tuple[str, tuple[int, ...], str,
     return rows
 
 
-def _first_run(
-    builder: CaseBuilder, probe: Probe, runner: Runner
-) -> tuple[Case, Observation]:
+def _first_run(builder: CaseBuilder, probe: Probe, runner: Runner) -> tuple[Case, Observation]:
     case = builder.build(probe)
     return case, runner.run(case, timeout=NATIVE_SECONDS)
 
@@ -186,5 +182,3 @@ def _copied(arguments: Arguments) -> Arguments:
         args=arrays.map_leaves(arguments.args, copy),
         kwargs=arrays.map_leaves(dict(arguments.kwargs), copy),
     )
-
-

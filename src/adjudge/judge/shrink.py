@@ -140,7 +140,9 @@ def _line(docket: Docket, finding: Finding) -> str:
             "gate": finding.gate,
             "probe": probe,
             "base": gate_base,
-            "regime": docket.regime if finding.violation.signature != "precision" else docket.required,
+            "regime": docket.regime
+            if finding.violation.signature != "precision"
+            else docket.required,
             "required": docket.required,
             "outputs": [digest[:16] for digest in finding.violation.digests],
             "inputs": docket.input_digests.get(probe, "")[:16],

@@ -200,9 +200,7 @@ class _Trial:
         planned = [p for turn in zip_longest(*plans) for p in turn if p is not None]
         if docket.scene.ordinary in docket.observations:
             planned += docket.scene.crossed
-            planned += [
-                p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]
-            ]
+            planned += [p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]]
             planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
         self.shared = len(planned) - len(set(planned))
         # The dear runs last: a time budget should not be spent on them.
@@ -214,7 +212,9 @@ class _Trial:
         begun = time.perf_counter()
         if scouted.discovery.weights.startswith("unmatched"):
             finding = Finding(
-                gate=name, outcome=Outcome.INCONCLUSIVE, reason=f"weights {scouted.discovery.weights}"
+                gate=name,
+                outcome=Outcome.INCONCLUSIVE,
+                reason=f"weights {scouted.discovery.weights}",
             )
         else:
             finding = shrink.settle(docket, g, _confirmed(docket, g))

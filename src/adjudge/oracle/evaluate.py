@@ -50,9 +50,7 @@ class Oracle:
         seed: of the sampled errors.
     """
 
-    def __init__(
-        self, make: Make, arguments: Arguments, *, generic: bool, seed: int = 0
-    ) -> None:
+    def __init__(self, make: Make, arguments: Arguments, *, generic: bool, seed: int = 0) -> None:
         self._make = make
         self._arguments = arguments
         self._generic = generic
@@ -87,7 +85,9 @@ class Oracle:
     @cached_property
     def dtype(self) -> torch.dtype:
         """The float dtype that the reference computes in."""
-        tensors = [t for _, t in arrays.tensors_in((self._arguments.args, dict(self._arguments.kwargs)))]
+        tensors = [
+            t for _, t in arrays.tensors_in((self._arguments.args, dict(self._arguments.kwargs)))
+        ]
         reference = self._make()
         if isinstance(reference, torch.nn.Module):
             tensors += list(reference.parameters())
@@ -298,9 +298,7 @@ def _leaves(result: Any) -> tuple[str, list[Leaf]]:
 
     def leaf(path: str, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            leaves.append(
-                Leaf(path, arrays.to_numpy(value).copy(), arrays.dtype_name(value.dtype))
-            )
+            leaves.append(Leaf(path, arrays.to_numpy(value).copy(), arrays.dtype_name(value.dtype)))
             return "tensor"
         if isinstance(value, (bool, int, float)):
             tensor = torch.tensor(value)

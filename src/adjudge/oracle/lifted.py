@@ -32,11 +32,11 @@ def _core() -> dict[Any, Callable[..., Any]]:
     return {op: fn for op, fn in table.items() if isinstance(op, torch._ops.OpOverload)}
 
 
-class Lifted(TorchDispatchMode):
+class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Float64 evaluation; with `noise`, every primitive operation errs as the regime allows."""
 
     def __init__(self, native: torch.dtype, noise: rules.Noise | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._native = native
         self._noise = noise
         #: Operations that no rule knows, left whole.
@@ -100,9 +100,7 @@ class Lifted(TorchDispatchMode):
 
         return one(out) if isinstance(out, torch.Tensor) else tree_map(one, out)
 
-    def _in_place(
-        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _in_place(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         packet = getattr(aten, name[:-1], None)
         overload = getattr(packet, func._overloadname, None) if packet is not None else None
         if overload is None or not _is_float(args[0]):
@@ -165,8 +163,10 @@ def _is_float(value: Any) -> bool:
 
 def _writes_self(func: Any) -> bool:
     arguments = func._schema.arguments
-    return bool(arguments) and arguments[0].alias_info is not None and (
-        arguments[0].alias_info.is_write
+    return (
+        bool(arguments)
+        and arguments[0].alias_info is not None
+        and (arguments[0].alias_info.is_write)
     )
 
 

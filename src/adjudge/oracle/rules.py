@@ -135,7 +135,9 @@ def _pooled(noise: Noise, op: Any, x: Tensor, *rest: Any, **kw: Any) -> Tensor:
 def _scattered(noise: Noise, op: Any, x: Tensor, *rest: Any, **kw: Any) -> Tensor:
     y = op(x, *rest, **kw)
     source = [a.abs() if isinstance(a, Tensor) and a.is_floating_point() else a for a in rest]
-    return noise.summed(y, op(x.abs(), *source, **kw), max(1, rest[-1].numel() // max(1, y.numel())))
+    return noise.summed(
+        y, op(x.abs(), *source, **kw), max(1, rest[-1].numel() // max(1, y.numel()))
+    )
 
 
 SPECIAL: dict[Any, Callable[..., Any]] = {
@@ -186,6 +188,6 @@ EXACT: frozenset[str] = frozenset(
     "unfold im2col bitwise_and bitwise_or bitwise_not any all upsample_nearest2d kthvalue diag_embed "
     "_to_copy neg empty_strided aminmax unfold_copy searchsorted bucketize pixel_shuffle "
     "_local_scalar_dense item histc bincount tril_indices triu_indices linspace max_unpool2d "
-    "fmax fmin isin unique_consecutive _unique2 logical_xor bernoulli native_dropout set_ resize_"
-    .split()
+    "fmax fmin isin unique_consecutive _unique2 logical_xor bernoulli native_dropout set_ "
+    "resize_".split()
 )

@@ -154,7 +154,9 @@ def _details(verdict: Verdict) -> Table:
     table.add_row("isolation", ", ".join(p.isolation) or "none")
     table.add_row("weights", f"matched {p.weights}" if p.weights != "none" else "none")
     table.add_row("versions", ", ".join(f"{name} {number}" for name, number in p.versions))
-    table.add_row("digests", f"task {p.task[:12]} candidate {p.candidate[:12]} gates {p.gates[:12]}")
+    table.add_row(
+        "digests", f"task {p.task[:12]} candidate {p.candidate[:12]} gates {p.gates[:12]}"
+    )
     table.add_row("shared", f"{verdict.shared} probes asked for by several gates were run once")
     for name, seconds in sorted(verdict.timings, key=lambda item: -item[1]):
         if seconds >= 0.005:

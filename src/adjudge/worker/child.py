@@ -316,7 +316,7 @@ class _Run:
         new = [*arrays.tensors_in(args), *arrays.tensors_in(kwargs)]
         for (_, target), (_, source) in zip(old, new, strict=True):
             target.copy_(source)
-        return held
+        return held  # type: ignore[no-any-return]
 
     def _load_weights(self, rows: list[dict[str, Any]] | None) -> None:
         if rows is None or not isinstance(self._built, torch.nn.Module):
@@ -377,7 +377,7 @@ class _Run:
             return rows, -1
         fd = os.memfd_create("adjudge-outputs", os.MFD_CLOEXEC)
         for values in parts:
-            view = memoryview(values).cast("B") if values.nbytes else b""
+            view = memoryview(values).cast("B") if values.nbytes else b""  # type: ignore[arg-type]
             while view:
                 view = view[os.write(fd, view) :]
         return rows, fd

@@ -158,10 +158,10 @@ def put_on() -> None:
     for name, answer in _answers().items():
         setattr(torch.cuda, name, answer)
     torch.version.cuda = "13.0"
-    torch.Tensor.is_cuda = property(lambda tensor: real_device(tensor).type == "cpu")  # type: ignore[assignment,method-assign]
-    torch.Tensor.is_cpu = property(lambda tensor: False)  # type: ignore[assignment,method-assign]
-    torch.Tensor.device = property(_claimed)  # type: ignore[assignment,method-assign]
-    torch.Tensor.get_device = lambda tensor: 0  # type: ignore[method-assign,assignment]
+    torch.Tensor.is_cuda = property(lambda tensor: real_device(tensor).type == "cpu")  # type: ignore[assignment]
+    torch.Tensor.is_cpu = property(lambda tensor: False)  # type: ignore[assignment]
+    torch.Tensor.device = property(_claimed)  # type: ignore[assignment]
+    torch.Tensor.get_device = lambda tensor: 0  # type: ignore[assignment]
     torch.Generator = _Generator  # type: ignore[misc]
     torch.compiler.set_stance("force_eager")
     for name in ("float16", "bfloat16"):

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -69,7 +69,7 @@ def thread_ids() -> set[int]:
 class Audit:
     """Records what the candidate's own frames ask of the machine, through Python's audit events."""
 
-    _EVENTS = {
+    _EVENTS: ClassVar[dict[str, str]] = {
         "socket.connect": "opened a socket",
         "socket.bind": "opened a socket",
         "socket.sendto": "sent to a socket",

@@ -43,11 +43,11 @@ _FACTORIES = {
 }
 
 
-class GuardedAllocations(TorchDispatchMode):
+class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Places every factory's memory between guard zones; poison where nothing is written."""
 
     def __init__(self, fill: str, guard: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._fill = FILL_BYTES[fill]
         self._guard = FILL_BYTES[guard]
         self._blocks: list[tuple[np.ndarray[Any, np.dtype[np.uint8]], int, int]] = []
@@ -113,4 +113,3 @@ def poisoned_heap(fill: str) -> Any:
         yield
     finally:
         libc.mallopt(perturb, 0)
-

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adjudge import arrays
-from adjudge.observation import AccessFault, Observation, OutputTensor, Raised, Race, Status
+from adjudge.observation import AccessFault, Observation, OutputTensor, Race, Raised, Status
 from adjudge.task import Launch
 
 #: Bytes of all outputs together that are read back.

@@ -84,7 +84,7 @@ def enter_namespaces() -> bool:
     """New network, IPC and (for children) process namespaces; False if the system refuses."""
     libc = ctypes.CDLL(None)
     wanted = _CLONE_NEWNET | _CLONE_NEWPID | _CLONE_NEWIPC
-    return libc.unshare(wanted) == 0 or libc.unshare(wanted | _CLONE_NEWUSER) == 0
+    return libc.unshare(wanted) == 0 or libc.unshare(wanted | _CLONE_NEWUSER) == 0  # type: ignore[no-any-return]
 
 
 def restrict(settings: Settings, folder: Path) -> None:

@@ -38,7 +38,7 @@ def _import_everything() -> None:
 
     import numpy  # noqa: F401
     import torch
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo
     import torch.utils._python_dispatch
 
     torch.set_num_threads(1)

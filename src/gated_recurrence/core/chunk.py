@@ -1,8 +1,8 @@
 """The algebra of one chunk, forward and backward.
 
 Every member is `S_t = D_t S + k_t u_tᵀ`, `u_t = β_t (v_t - e_tᵀ D_t S)`, `o_t = s q_tᵀ S_t`,
-with `S` the state before the token. Shapes: q, k, e `[..., C, K]`; v `[..., C, V]`; β `[..., C, 1]`; G, the
-inclusive cumulative log decay in the chunk, `[..., C, 1]` (scalar gate) or `[..., C, K]`; S
+with `S` the state before the token. Shapes: q, k, e `[..., C, K]`; v `[..., C, V]`; β `[..., C, 1]`; G,
+the inclusive cumulative log decay in the chunk, `[..., C, 1]` (scalar gate) or `[..., C, K]`; S
 `[..., K, V]`. Only differences of G that are never above zero are raised to a power.
 """
 

@@ -8,7 +8,14 @@ import triton.language as tl
 
 @triton.jit
 def linear_kernel(
-    x_ptr, packed_ptr, bias_ptr, out_ptr, width, outputs, BLOCK_K: tl.constexpr, BLOCK_N: tl.constexpr
+    x_ptr,
+    packed_ptr,
+    bias_ptr,
+    out_ptr,
+    width,
+    outputs,
+    BLOCK_K: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):
     row = tl.program_id(0)
     column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)

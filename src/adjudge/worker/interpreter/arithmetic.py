@@ -67,7 +67,7 @@ def flushed_sqrt(values: Array) -> Array:
     """`tl.sqrt` in float32: subnormal operands count as zero of their sign."""
     if values.dtype != np.float32:
         return np.sqrt(values)
-    return np.sqrt(np.where(np.abs(values) < _TINY, np.copysign(np.float32(0), values), values))
+    return np.sqrt(np.where(np.abs(values) < _TINY, np.copysign(np.float32(0), values), values))  # type: ignore[no-any-return]
 
 
 def by_torch(name: str) -> Callable[[Array], Array]:
@@ -88,7 +88,7 @@ def _rsqrt(x: Array) -> Array:
 
 def _away(x: Array) -> Array:
     """Half away from zero, as C's round."""
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)  # type: ignore[no-any-return]
 
 
 #: libdevice by its symbol without "__nv_" and the float suffix.

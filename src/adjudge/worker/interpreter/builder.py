@@ -106,7 +106,7 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_imprecise:
     total = d.dtype.scalar
     compute = np.float64 if total == tl.float64 else np.float32
     if total.is_int():
-        compute = np.int32
+        compute = np.int32  # type: ignore[assignment]
     with np.errstate(all="ignore"):
         out = np.matmul(left.astype(compute), right.astype(compute)) + _values(d)
     return _result(out.astype(compute), total)
@@ -297,11 +297,11 @@ def install() -> None:
         setattr(target, name, _carrying(name))
     target.create_splat = _carrying("create_splat", pointer=1)
     for name, op in _ARITHMETIC.items():
-        setattr(target, name, _binary(op))
+        setattr(target, name, _binary(op))  # type: ignore[arg-type]
     for name, op in _COMPARISONS.items():
-        setattr(target, name, _compare(op))
+        setattr(target, name, _compare(op))  # type: ignore[arg-type]
     for name, function in _FUNCTIONS.items():
-        setattr(target, name, _unary(function))
+        setattr(target, name, _unary(function))  # type: ignore[arg-type]
     for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc"):
         setattr(target, f"create_{name}", _cast)
     target.create_int_cast = lambda self, src, dst, signed: _cast(self, src, dst)

@@ -55,9 +55,7 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
     current.kernel = kernel
     builder = stock.interpreter_builder
     builder.set_grid_dim(*grid)
-    instances = [
-        (x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])
-    ]
+    instances = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
         for instance in order(instances):
             builder.set_grid_idx(*instance)
@@ -77,9 +75,7 @@ def _record(kernel: str, grid: tuple[int, ...], bound: dict[str, Any], constexpr
             constants.append((name, int(value)))
     configs, config = current.tuned
     current.log.launches.append(
-        Launch(
-            kernel=kernel, grid=grid, constants=tuple(constants), configs=configs, config=config
-        )
+        Launch(kernel=kernel, grid=grid, constants=tuple(constants), configs=configs, config=config)
     )
 
 

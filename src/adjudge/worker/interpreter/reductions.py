@@ -30,7 +30,7 @@ def _reduce(self: Any, inputs: Any) -> Any:
     if combine in (standard._elementwise_max, standard._elementwise_min):
         op = np.fmax if combine == standard._elementwise_max else np.fmin
         if not first.dtype.is_floating():
-            op = np.maximum if op is np.fmax else np.minimum
+            op = np.maximum if op is np.fmax else np.minimum  # type: ignore[assignment]
         return _by_ufunc(self, first, op)
     if combine == standard._sum_combine:
         if first.dtype.scalar in (tl.float16, tl.bfloat16):
@@ -82,7 +82,9 @@ def _generic_reduce(self: Any, inputs: Any) -> Any:
         data = array[0]
         if self.keep_dims:
             shape = given.handle.data.shape
-            data = data.reshape([1] * len(shape)) if original is None else np.expand_dims(data, axis)
+            data = (
+                data.reshape([1] * len(shape)) if original is None else np.expand_dims(data, axis)
+            )
         elif original is None:
             data = data.item()
         out.append(self.to_tensor(data, tensor.dtype))
@@ -108,7 +110,9 @@ def _running(op: Any) -> Any:
         data = tensor.handle.data
         if _is_bf16(tensor):
             return [
-                self.to_tensor(arithmetic.narrow(op(arithmetic.widen(data), axis=self.axis)), tensor.dtype)
+                self.to_tensor(
+                    arithmetic.narrow(op(arithmetic.widen(data), axis=self.axis)), tensor.dtype
+                )
             ]
         return [self.to_tensor(op(data, axis=self.axis), dtype=tensor.dtype)]
 
