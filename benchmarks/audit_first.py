@@ -18,6 +18,7 @@ import corpus
 from adjudge.contract import Outcome
 from adjudge.errors import UsageError
 from adjudge.frontends import kernelbench
+from adjudge.inputs.codec import describe
 from adjudge.judge.digest import gates_digest
 from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
@@ -43,6 +44,7 @@ def judge(row: corpus.Row, zygote: Zygote, budget: float) -> dict[str, Any]:
             "got": f.violation.got,
             "bound": f.violation.bound,
             "replay": f.violation.replay,
+            "probe": describe(f.violation.probe),
         }
         for f in verdict.findings
         if f.violation is not None
@@ -73,13 +75,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
+    parser.add_argument("--shard", default="0/1", help="this part of the kernels, out of how many")
     options = parser.parse_args()
+    part, parts = map(int, options.shard.split("/"))
     lines = []
     if options.out.exists():
         lines = [json.loads(line) for line in options.out.read_text().splitlines()]
     done = {line["sha"] for line in lines if line["gates"] == gates_digest()}
     with Zygote.start(isolation="full", face="cuda", allow_compiler=False) as zygote:
-        for row in corpus.first_accepted(options.corpus, options.count):
+        for row in corpus.first_accepted(options.corpus, options.count)[part::parts]:
             if row["sha"] in done:
                 continue
             try:

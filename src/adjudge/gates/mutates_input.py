@@ -32,6 +32,9 @@ def plan(scene: Scene) -> Iterable[Probe]:
 def decide(evidence: Evidence) -> Finding:
     scene = evidence.scene
     allowed = {*scene.task.declared.in_place, *scene.discovery.reference_writes}
+    if scene.discovery.weights == "by seed":
+        # The candidate nests its state otherwise: running_mean for bn.running_mean.
+        allowed |= {name.rpartition(".")[2] for name in scene.discovery.reference_writes}
     changed = {
         probe: names
         for probe, observation in evidence.observations.items()

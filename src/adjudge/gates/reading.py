@@ -118,10 +118,12 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
 
     Where the ordinary run fails already, every failure is its failure.
     """
-    ordinary = evidence.scene.ordinary
-    if state(evidence, ordinary) is State.BROKEN:
-        mine = owner(evidence.scene, ordinary) == gate and not _is_metadata(evidence, ordinary)
-        return [ordinary] if mine else []
+    scene = evidence.scene
+    if state(evidence, scene.ordinary) is State.BROKEN:
+        native = replace(scene.ordinary, sizes=scene.discovery.native or scene.ordinary.sizes)
+        only_here = state(evidence, native) is State.CLEAN
+        mine = gate == ("shape-dependent" if only_here else "wrong-value")
+        return [scene.ordinary] if mine and not _is_metadata(evidence, scene.ordinary) else []
 
     def fails(probe: Probe) -> bool:
         return state(evidence, probe) is State.BROKEN

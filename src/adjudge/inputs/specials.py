@@ -16,6 +16,9 @@ Placed = tuple[tuple[str, tuple[int, ...]], ...]
 #: A tensor with no more distinct values than this is a label or a mask, not a measurement: a NaN in
 #: it would break the task's own precondition.
 CATEGORICAL = 3
+#: Huge values lie this far below the largest finite one: the oracle looks at both, and what overflows
+#: only at the latter hangs on the order of a sum or on the width of an operand.
+HUGE_MARGIN = 64
 #: Stream number of the choice of place, far from the numbers of the draws.
 _PLACES = 0x5EC1A1
 
@@ -59,7 +62,7 @@ def _write(tensor: torch.Tensor, value: str, place: str, words: Stream) -> tuple
         "nan": float("nan"),
         "+inf": float("inf"),
         "-inf": float("-inf"),
-        "huge": torch.finfo(tensor.dtype).max,
+        "huge": torch.finfo(tensor.dtype).max / HUGE_MARGIN,
         "-zero": -0.0,
     }[value]
     flat = tensor.view(-1)

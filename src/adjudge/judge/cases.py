@@ -19,7 +19,6 @@ from adjudge.inputs.specials import apply_special
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.worker.client import Call, RunRequest, TensorImage
-from adjudge.worker.images import contiguous_strides
 
 #: Seed of the weights. Any number would do; it is KernelBench's, so that a failure seen here can be
 #: looked for there.
@@ -56,6 +55,9 @@ class CaseBuilder:
         Raises:
             OutsideDomain: the reference, its inputs or the factor do not exist at this point.
         """
+        if probe.weights == "redrawn" and self.program.task.parameters and not self.by_name:
+            # A candidate that fills its own parameters otherwise would draw others.
+            raise OutsideDomain("parameters can be redrawn only where they match by name")
         arguments = self.arguments(probe)
         images = self._images(arguments, probe)
         calls, first_weights = self._calls(probe, arguments, images)
@@ -205,7 +207,7 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
         return TensorImage(
             shape=shape,
             dtype=dtype,
-            strides=contiguous_strides(shape),
+            strides=layouts.contiguous(shape),
             offset=0,
             storage_elements=int(np.prod(shape, dtype=np.int64)),
             values=values,

@@ -14,6 +14,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.gates.protocol import Comparison
+from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import rules
@@ -27,7 +28,7 @@ Make = Callable[[], Callable[..., Any]]
 #: Scales of the finite values put in place of NaN and infinities, to see which outputs depend on them
 #: at all. The values differ from element to element: a whole row of one constant would leave many
 #: functions of it (softmax) unmoved.
-_SCALES = (0.5, 1.0, 3.0, 1e4)
+_SCALES = (0.5, -1.0, 3.0, -1e4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,25 @@ class Oracle:
     def _wide_arguments(self) -> Arguments:
         return _double(self._arguments)
 
+    @cached_property
+    def settled(self) -> list[Array]:
+        """Where the class of the native answer stays the same with every huge input at the largest
+        finite value: elsewhere an overflow depends on the order of a sum."""
+        largest = _with_huge(self._arguments)
+        if largest is None:
+            return [np.ones(leaf.data.shape, dtype=bool) for leaf in self.native]
+        try:
+            with torch.no_grad():
+                _, leaves = _leaves(_called(self._make(), largest))
+        except OutsideDomain:
+            return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.native]
+        return [
+            comparing.classes(ours.data) == comparing.classes(theirs.data)
+            if ours.data.shape == theirs.data.shape
+            else np.zeros(ours.data.shape, dtype=bool)
+            for ours, theirs in zip(self.native, leaves, strict=True)
+        ]
+
     def _lifted_run(self, mode: Lifted, arguments: Arguments | None = None) -> list[Leaf]:
         reference = self._wide_reference
         if isinstance(reference, torch.nn.Module):
@@ -273,6 +293,28 @@ def _double(arguments: Arguments) -> Arguments:
 def _has_nonfinite(arguments: Arguments) -> bool:
     tensors = arrays.tensors_in((arguments.args, dict(arguments.kwargs)))
     return any(t.is_floating_point() and not bool(t.isfinite().all()) for _, t in tensors)
+
+
+def _with_huge(arguments: Arguments) -> Arguments | None:
+    """The arguments with huge values raised to the largest finite one; None if there are none."""
+    found = False
+
+    def raised(path: str, item: Any) -> Any:
+        nonlocal found
+        if not isinstance(item, torch.Tensor) or not item.is_floating_point():
+            return item
+        largest = torch.finfo(item.dtype).max
+        huge = item.isfinite() & (item.abs() >= largest / HUGE_MARGIN)
+        found = found or bool(huge.any())
+        return torch.where(huge, item.sign() * largest, item)
+
+    changed = Arguments(
+        init_args=arguments.init_args,
+        init_kwargs=arguments.init_kwargs,
+        args=arrays.map_leaves(arguments.args, raised),
+        kwargs=arrays.map_leaves(dict(arguments.kwargs), raised),
+    )
+    return changed if found else None
 
 
 def _finite(arguments: Arguments, scale: float) -> Arguments:

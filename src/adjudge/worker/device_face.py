@@ -90,6 +90,12 @@ class _Nothing:
     def elapsed_time(self, other: Any) -> float:
         return 1.0
 
+    def record(self, *args: Any) -> None:
+        return None
+
+    def synchronize(self, *args: Any) -> None:
+        return None
+
     def query(self) -> bool:
         return True
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from adjudge import arrays
+from adjudge.inputs.layouts import contiguous
 from adjudge.observation import AccessFault
 from adjudge.worker.protocol import FILL_BYTES, GUARD, aligned
 
@@ -38,7 +39,7 @@ class TensorImage:
 
     @staticmethod
     def plain(values: npt.NDArray[Any], dtype: str) -> TensorImage:
-        strides = contiguous_strides(values.shape)
+        strides = contiguous(values.shape)
         return TensorImage(
             shape=values.shape,
             dtype=dtype,
@@ -47,17 +48,6 @@ class TensorImage:
             storage_elements=values.size,
             values=values,
         )
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a dense tensor in row-major order, as torch counts them: a dimension of
-    size zero counts as one."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 @dataclass(slots=True)

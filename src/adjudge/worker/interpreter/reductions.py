@@ -54,14 +54,17 @@ def _by_ufunc(self: Any, tensor: Any, op: Any) -> Any:
 
 
 def _combined(self: Any, left: list[Any], right: list[Any], inputs: Any) -> list[Any]:
-    """The user's function on two lists of arrays."""
-    args = [self.to_tensor(a, t.dtype) for a, t in zip(left, inputs, strict=True)]
-    args += [self.to_tensor(b, t.dtype) for b, t in zip(right, inputs, strict=True)]
+    """The user's function on two lists of arrays. Triton's blocks have powers of two as sides, so the
+    leading side is filled up with copies of the last element, and cut back."""
+    length = left[0].shape[0]
+    size = 1 << (length - 1).bit_length()
+    filled = [np.concatenate([a, np.repeat(a[-1:], size - length, axis=0)]) for a in left + right]
+    args = [self.to_tensor(a, t.dtype) for a, t in zip(filled, [*inputs, *inputs], strict=True)]
     out = self.combine_fn.fn(*args)
     out = out if isinstance(out, (tuple, list)) else (out,)
     return [
-        np.asarray(o.handle.data).reshape(a.shape).astype(a.dtype)
-        for o, a in zip(out, left, strict=True)
+        np.asarray(o.handle.data).reshape(a.shape)[:length].astype(a.dtype)
+        for o, a in zip(out, filled, strict=False)
     ]
 
 

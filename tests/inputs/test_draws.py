@@ -1,0 +1,136 @@
+"""The same recipe gives the same bytes, within what the author's own draws allow."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adjudge.inputs import layouts
+from adjudge.inputs.covering import cover
+from adjudge.inputs.levels import DISTRIBUTIONS, LAYOUTS, SPECIALS
+from adjudge.inputs.philox import Stream, philox
+from adjudge.inputs.sampler import Sampler
+from adjudge.inputs.specials import apply_special
+from adjudge.program import Arguments
+
+
+def test_philox_gives_the_published_words() -> None:
+    """Random123's known answers for philox4x32-10 (Salmon et al. 2011, kat_vectors)."""
+    cases = [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ]
+    for counter, key, expected in cases:
+        words = philox(tuple(np.array([c], dtype=np.uint32) for c in counter), key)
+        assert tuple(int(w[0]) for w in words) == expected
+
+
+def test_bytes_never_change() -> None:
+    """A digest over every distribution: a change here makes every stored recipe lie."""
+    state = hashlib.sha256()
+    for name in DISTRIBUTIONS:
+        sampler = Sampler(7, name)
+        state.update(sampler.floats((5, 13), "normal").tobytes())
+        state.update(sampler.floats((65,), "uniform").tobytes())
+        state.update(sampler.integers(2, 19, (40,)).tobytes())
+    assert state.hexdigest() == DIGEST
+
+
+DIGEST = "a9e0b88f40c6a446a850e8b76c607ac3890d3da2ba476db819246974e1ad400c"
+
+
+@given(st.sampled_from(DISTRIBUTIONS), st.integers(0, 2**32), st.integers(0, 9), st.integers(0, 9))
+def test_integers_stay_in_the_authors_range(name: str, seed: int, low: int, span: int) -> None:
+    drawn = Sampler(seed, name).integers(low, low + span + 1, (64,))
+    assert ((drawn >= low) & (drawn <= low + span)).all()
+
+
+@given(st.sampled_from(DISTRIBUTIONS), st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_draws_are_finite_and_repeat(name: str, seed: int) -> None:
+    one, other = (Sampler(seed, name).floats((7, 33), "normal") for _ in range(2))
+    assert np.isfinite(one).all()
+    assert one.tobytes() == other.tobytes()
+
+
+def test_normal_and_uniform_have_their_moments() -> None:
+    normal = Sampler(0).floats((200_000,), "normal")
+    uniform = Sampler(1).floats((200_000,), "uniform")
+    # Five standard errors of the mean and of the variance.
+    assert abs(normal.mean()) < 5 / np.sqrt(normal.size)
+    assert abs(normal.var() - 1) < 5 * np.sqrt(2 / normal.size)
+    assert abs(uniform.mean() - 0.5) < 5 * np.sqrt(1 / 12 / uniform.size)
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+
+
+def test_the_authors_structure_survives_a_distribution() -> None:
+    with Sampler(3, "normal-1000").patched():
+        weights = torch.softmax(torch.randn(4, 8), dim=1)
+        labels = torch.randint(0, 5, (6,))
+    assert torch.allclose(weights.sum(1), torch.ones(4))
+    assert labels.min() >= 0
+    assert labels.max() < 5
+
+
+@given(
+    st.sampled_from(LAYOUTS),
+    st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple),
+    st.integers(0, 5),
+)
+def test_layouts_keep_the_values(name: str, shape: tuple[int, ...], seed: int) -> None:
+    plan = layouts.plan(shape, 4, name, 0, False, seed)
+    if plan is None or plan.sparse:  # a sparse storage is virtual
+        return
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    tied = layouts.tie(values, plan) if name in ("expanded", "overlapping") else values
+    storage = np.full(plan.storage_elements, -1, dtype=np.float32)
+    view = np.lib.stride_tricks.as_strided(
+        storage[plan.offset :], shape, tuple(s * 4 for s in plan.strides)
+    )
+    view[...] = tied
+    assert np.array_equal(view, tied)
+
+
+@pytest.mark.parametrize("name", [n for n in SPECIALS if n != "none"])
+def test_a_special_value_is_placed_once_and_reported(name: str) -> None:
+    x = Sampler(1).for_tensor((4, 8), torch.float32, -3, 3)
+    arguments = Arguments(args=(x,))
+    changed, placed = apply_special(arguments, name, seed=5)
+    (path, index), *rest = placed
+    assert path == "args[0]"
+    assert not rest
+    row = name.endswith("@row")
+    touched = changed.args[0][index]
+    assert touched.numel() == (8 if row else 1)
+    differs = changed.args[0] != x
+    allowed = torch.zeros_like(differs)
+    allowed[index] = True
+    assert not (differs & ~allowed).any()
+
+
+@given(st.lists(st.integers(2, 4), min_size=2, max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_every_pair_of_levels_meets(counts: list[int]) -> None:
+    factors = {f"f{i}": tuple(range(n)) for i, n in enumerate(counts)}
+    rows = cover(factors, strength=2, seed=0)
+    for a in factors:
+        for b in factors:
+            if a < b:
+                pairs = {(row[a], row[b]) for row in rows}
+                assert len(pairs) == len(factors[a]) * len(factors[b])
+
+
+def test_streams_do_not_overlap() -> None:
+    one, other = Stream(5, 0), Stream(5, 1)
+    assert not np.array_equal(one.words(64), other.words(64))

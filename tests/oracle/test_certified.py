@@ -1,0 +1,220 @@
+"""The float64 oracle against arbitrary precision, and the envelope against what it must bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from adjudge.inputs.sampler import Sampler
+from adjudge.observation import Observation, OutputTensor, Status
+from adjudge.oracle import Oracle, required_regime
+from adjudge.oracle.regimes import REGIMES, regime
+from adjudge.oracle.statistics import element_multiple, student_quantile, student_tail
+from adjudge.program import Arguments
+
+mp.mp.dps = 60
+Function = Callable[..., Any]
+
+
+def drawn(*shape: int, seed: int = 0, distribution: str = "declared") -> torch.Tensor:
+    return torch.from_numpy(Sampler(seed, distribution).floats(shape, "normal")).float()
+
+
+def oracle(function: Function, *tensors: torch.Tensor, generic: bool = True) -> Oracle:
+    return Oracle(lambda: function, Arguments(args=tensors), generic=generic)
+
+
+def observed(*tensors: torch.Tensor) -> Observation:
+    outputs = tuple(
+        OutputTensor(
+            path="" if len(tensors) == 1 else f"[{i}]",
+            data=t.numpy(),
+            dtype=str(t.dtype).removeprefix("torch."),
+            strides=tuple(t.stride()),
+            device="cpu",
+        )
+        for i, t in enumerate(tensors)
+    )
+    return Observation(status=Status.ANSWERED, outputs=outputs, structure="tensor")
+
+
+def _mp_softmax(x: list[Any]) -> list[Any]:
+    powers = [mp.exp(v) for v in x]
+    return [p / mp.fsum(powers) for p in powers]
+
+
+def _mp_layer_norm(x: list[Any]) -> list[Any]:
+    mean = mp.fsum(x) / len(x)
+    variance = mp.fsum((v - mean) ** 2 for v in x) / len(x)
+    return [(v - mean) / mp.sqrt(variance + mp.mpf("1e-5")) for v in x]
+
+
+ROWS: list[tuple[str, Function, Callable[[list[Any]], list[Any]]]] = [
+    ("softmax", lambda x: torch.softmax(x, -1), _mp_softmax),
+    ("log_softmax", lambda x: F.log_softmax(x, -1), lambda x: [mp.log(p) for p in _mp_softmax(x)]),
+    (
+        "logsumexp",
+        lambda x: torch.logsumexp(x, -1),
+        lambda x: [mp.log(mp.fsum(map(mp.exp, x)))],
+    ),
+    ("layer_norm", lambda x: F.layer_norm(x, x.shape[-1:]), _mp_layer_norm),
+    ("gelu", F.gelu, lambda x: [v * mp.ncdf(v) for v in x]),
+    ("silu", F.silu, lambda x: [v / (1 + mp.exp(-v)) for v in x]),
+    ("softplus", F.softplus, lambda x: [mp.log1p(mp.exp(v)) if v <= 20 else v for v in x]),
+    ("tanh", torch.tanh, lambda x: [mp.tanh(v) for v in x]),
+    ("mish", F.mish, lambda x: [v * mp.tanh(mp.log1p(mp.exp(v))) for v in x]),
+    ("sum of squares", lambda x: (x * x).sum(-1), lambda x: [mp.fsum(v * v for v in x)]),
+    ("erf", torch.erf, lambda x: [mp.erf(v) for v in x]),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "truth"), ROWS, ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize("distribution", ["normal", "normal-3", "offset"])
+def test_float64_is_right_to_a_millionth_of_a_float32_rounding(
+    name: str, function: Function, truth: Any, distribution: str
+) -> None:
+    x = drawn(3, 17, distribution=distribution)
+    answers = oracle(function, x).exact[0].data.reshape(3, -1)
+    for row, got in zip(x.tolist(), answers, strict=True):
+        expected = truth([mp.mpf(v) for v in row])
+        scale = max(abs(v) for v in expected)
+        for a, b in zip(expected, got, strict=True):
+            assert abs(a - mp.mpf(float(b))) <= scale * mp.mpf(2) ** -44
+
+
+def test_matrix_product_is_right() -> None:
+    a, b = drawn(4, 33), drawn(33, 5, seed=1)
+    got = oracle(torch.matmul, a, b).exact[0].data
+    for i in range(4):
+        for j in range(5):
+            terms = [
+                mp.mpf(x) * mp.mpf(y) for x, y in zip(a[i].tolist(), b[:, j].tolist(), strict=True)
+            ]
+            assert abs(mp.fsum(terms) - mp.mpf(float(got[i, j]))) < mp.mpf(2) ** -44
+
+
+HONEST: list[tuple[str, Function, tuple[torch.Tensor, ...]]] = [
+    ("softmax", lambda x: torch.softmax(x, -1), (drawn(8, 129),)),
+    ("layer_norm", lambda x: F.layer_norm(x, x.shape[-1:]), (drawn(8, 200),)),
+    ("matmul", torch.matmul, (drawn(16, 300), drawn(300, 24, seed=1))),
+    ("conv2d", F.conv2d, (drawn(2, 3, 9, 9), drawn(4, 3, 3, 3, seed=1))),
+    ("gelu", F.gelu, (drawn(64, 64),)),
+    ("cross_entropy", lambda x: F.cross_entropy(x, torch.arange(16) % 7), (drawn(16, 7),)),
+    ("cumsum", lambda x: x.cumsum(-1), (drawn(4, 500),)),
+    ("sdpa", F.scaled_dot_product_attention, tuple(drawn(1, 2, 16, 8, seed=s) for s in range(3))),
+    ("batch_norm", lambda x: F.batch_norm(x, None, None, training=True), (drawn(8, 5, 6, 6),)),
+    ("sigmoid", torch.sigmoid, (drawn(100, distribution="normal-3"),)),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "tensors"), HONEST, ids=[h[0] for h in HONEST])
+def test_torch_itself_is_within_the_envelope(
+    name: str, function: Function, tensors: tuple[torch.Tensor, ...]
+) -> None:
+    made = oracle(function, *tensors)
+    # Another honest order of summation: one thread's float32 in place of the native bits.
+    shifted = observed(function(*(t + 0.0 for t in tensors)))
+    assert made.compare(shifted, "fp32").ok
+    assert made.grade(shifted) == "fp32"
+    exact = torch.from_numpy(made.exact[0].data.astype(np.float32))
+    assert made.compare(observed(exact.reshape(made.native[0].data.shape)), "fp32").ok
+
+
+@pytest.mark.parametrize(("name", "function", "tensors"), HONEST, ids=[h[0] for h in HONEST])
+def test_a_thousandth_too_much_is_not(
+    name: str, function: Function, tensors: tuple[torch.Tensor, ...]
+) -> None:
+    made = oracle(function, *tensors)
+    found = made.compare(observed(function(*tensors) * 1.001), "fp32", confirm=True)
+    assert found.broken
+    assert found.excess > 1 or found.rms > 1
+
+
+def _cut(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """Rounded to `bits` significant bits."""
+    mantissa, exponent = torch.frexp(x)
+    return torch.ldexp(torch.round(mantissa * 2**bits) / 2**bits, exponent)
+
+
+@pytest.mark.parametrize(("bits", "grade"), [(11, "tf32"), (8, "bf16xfp32")])
+def test_cut_operands_are_graded(bits: int, grade: str) -> None:
+    a, b = drawn(64, 256), drawn(256, 64, seed=1)
+    made = oracle(torch.matmul, a, b)
+    assert made.grade(observed(_cut(a, bits) @ _cut(b, bits))) == grade
+
+
+def test_half_precision_sums_are_graded_as_such() -> None:
+    x = drawn(16, 2048, distribution="positive")
+    made = oracle(lambda t: t.sum(-1), x)
+    total = torch.zeros(16, dtype=torch.bfloat16)
+    for column in x.bfloat16().unbind(1):
+        total = total + column
+    assert made.grade(observed(total.float())) in ("bf16xbf16", "fp16xfp16", "none")
+
+
+def test_nan_must_stand_where_it_stands() -> None:
+    x = drawn(4, 9)
+    x[2, 3] = float("nan")
+    made = oracle(torch.relu, x)
+    dropped = torch.nan_to_num(torch.relu(x))
+    found = made.compare(observed(dropped), "fp32")
+    assert found.outcome == "class"
+    assert found.index == (2, 3)
+    assert found.exact
+
+
+def test_zero_times_infinity_may_be_either() -> None:
+    x, w = torch.tensor([[1.0, float("inf")]]), torch.tensor([[2.0], [0.0]])
+    made = oracle(torch.matmul, x, w)
+    assert made.compare(observed(torch.tensor([[2.0]])), "fp32").outcome in ("undecided", "within")
+
+
+def test_a_shape_or_a_dtype_is_metadata() -> None:
+    made = oracle(torch.relu, drawn(4, 9))
+    assert made.compare(observed(torch.zeros(4, 8)), "fp32").outcome == "metadata"
+    assert made.compare(observed(torch.zeros(4, 9).double()), "fp32").outcome == "metadata"
+
+
+def test_indices_are_exact_but_not_across_a_tie_that_rounding_makes() -> None:
+    x = torch.tensor([[1.0, 3.0, 3.0, 2.0]])
+    made = oracle(lambda t: t.argmax(-1), x)
+    assert made.compare(observed(torch.tensor([2])), "fp32").broken
+    near = torch.tensor([[1.0, 3.0, 3.0 - 2**-22, 2.0]])
+    blurred = oracle(lambda t: torch.exp(t).argmax(-1), near)
+    assert not blurred.compare(observed(torch.tensor([2])), "fp32").broken
+
+
+def test_the_required_regime_follows_the_reference() -> None:
+    def of(function: Function, *tensors: torch.Tensor) -> str:
+        return required_regime(lambda: function, Arguments(args=tensors))
+
+    assert of(torch.matmul, drawn(3, 4), drawn(4, 3)) == "fp32"
+    assert of(F.conv1d, drawn(1, 2, 9), drawn(2, 2, 3)) == "tf32"
+    assert of(torch.matmul, drawn(3, 4).half(), drawn(4, 3).half()) == "fp16xfp32"
+
+
+def test_regimes_are_ordered_and_looked_up() -> None:
+    assert REGIMES[0] == "fp32"
+    with pytest.raises(ValueError, match="fp33"):
+        regime("fp33")
+
+
+@pytest.mark.parametrize("degrees", [4, 8, 32, 128])
+@pytest.mark.parametrize("tail", [1e-3, 1e-6, 1e-12])
+def test_quantiles_agree_with_arbitrary_precision(degrees: int, tail: float) -> None:
+    t = mp.mpf(student_quantile(tail, degrees))
+    x = degrees / (degrees + t * t)
+    exact = mp.betainc(mp.mpf(degrees) / 2, mp.mpf(1) / 2, 0, x, regularized=True) / 2
+    assert abs(exact / tail - 1) < 1e-6
+    assert abs(student_tail(float(t), degrees) / tail - 1) < 1e-6
+
+
+def test_more_runs_and_fewer_elements_make_the_bound_tighter() -> None:
+    assert element_multiple(128, 1000) < element_multiple(32, 1000) < element_multiple(4, 1000)
+    assert element_multiple(32, 1) < element_multiple(32, 1 << 20)

@@ -1,0 +1,170 @@
+"""Candidates that misbehave: each is one observation, and the judge goes on."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adjudge.observation import Observation, Status
+from adjudge.task import Candidate
+from adjudge.worker.client import Call, RunRequest, TensorImage, Zygote
+
+X = np.arange(8, dtype=np.float32)
+
+
+def run(zygote: Zygote, body: str, *, timeout: float = 5.0, top: str = "") -> Observation:
+    source = "import os, sys, time\nimport torch\n" + textwrap.dedent(top) + "\n"
+    source += "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+    source += textwrap.indent(textwrap.dedent(body), " " * 8)
+    worker = zygote.spawn()
+    try:
+        reply = worker.load(Candidate(name="hostile", source=source, entry="ModelNew"))
+        if reply.observation is not None:
+            return reply.observation
+        call = Call(args=(TensorImage.plain(X, "float32"),))
+        return worker.run(RunRequest(calls=(call,)), timeout=timeout)
+    finally:
+        worker.close()
+
+
+def test_an_honest_candidate_answers(zygote: Zygote) -> None:
+    observation = run(zygote, "return x + 1")
+    assert observation.status is Status.ANSWERED
+    assert np.array_equal(observation.outputs[0].data, X + 1)
+    assert not observation.tampering
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("time.sleep(60)", Status.HUNG),
+        ("while True: pass", Status.HUNG),
+        ("os._exit(0)", Status.EXITED),
+        ("sys.exit(0)", Status.EXITED),
+        ("os.abort()", Status.CRASHED),
+        ("import ctypes; ctypes.string_at(0)", Status.CRASHED),
+        ("raise ValueError('no')", Status.RAISED),
+        ("raise KeyboardInterrupt", Status.RAISED),
+        ("return None", Status.UNREADABLE),
+        ("return object()", Status.UNREADABLE),
+        ("return 'right'", Status.UNREADABLE),
+        ("return x.to_sparse()", Status.UNREADABLE),
+        ("return lambda: x", Status.UNREADABLE),
+        ("def f(): return f()\nreturn f()", Status.RAISED),
+    ],
+)
+def test_each_ending_has_a_status(zygote: Zygote, body: str, status: Status) -> None:
+    assert run(zygote, body, timeout=3.0).status is status
+
+
+def test_ten_gigabytes_are_refused(zygote: Zygote) -> None:
+    observation = run(zygote, "return torch.ones(10 << 28)", timeout=20.0)
+    assert observation.status in (Status.RAISED, Status.MALFORMED, Status.CRASHED)
+
+
+def test_a_flood_of_output_is_bounded(zygote: Zygote) -> None:
+    body = "for _ in range(20000): print('x' * 1000)\nreturn x"
+    observation = run(zygote, body, timeout=20.0)
+    assert observation.status is Status.ANSWERED
+    assert len(observation.stdout) <= 32_768
+
+
+def test_forks_do_not_outlive_the_worker(zygote: Zygote) -> None:
+    body = """
+        for _ in range(8):
+            if os.fork() == 0:
+                os.setsid()
+                time.sleep(600)
+        return x
+    """
+    observation = run(zygote, body)
+    # Forking is refused or seen; whatever it is, nothing is left behind.
+    assert observation.status in (Status.ANSWERED, Status.RAISED)
+    time.sleep(0.3)
+    left = [
+        pid.name
+        for pid in Path("/proc").iterdir()
+        if pid.name.isdigit() and _command(pid).startswith("hostile-sleeper")
+    ]
+    assert not left
+
+
+def _command(pid: Path) -> str:
+    try:
+        return (pid / "comm").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "open('/etc/passwd').read()",
+        "open(os.path.expanduser('~root') + '/x', 'w').write('x')",
+        "open('/tmp/adjudge-escape', 'w').write('x')",
+        "os.listdir('/')",
+        "import socket; socket.create_connection(('127.0.0.1', 9), timeout=1)",
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+        "s.sendto(b'x', ('127.0.0.1', 9)); s.connect(('192.0.2.1', 9)); s.send(b'x')",
+        "import subprocess; subprocess.run(['/bin/true'], check=True)",
+        "os.kill(os.getppid(), 9); time.sleep(0.2); assert os.getppid() != 0",
+    ],
+)
+def test_the_machine_is_out_of_reach(zygote: Zygote, body: str) -> None:
+    if len(zygote.layers) < 3:
+        pytest.skip("this system refuses a layer of the sandbox")
+    observation = run(zygote, body.replace("; ", "\n") + "\nreturn x")
+    assert observation.status is not Status.ANSWERED or observation.tampering, observation
+    assert not Path("/tmp/adjudge-escape").exists()
+
+
+def test_the_judge_answers_after_all_of_that(zygote: Zygote) -> None:
+    run(zygote, "os._exit(0)")
+    assert run(zygote, "return x").status is Status.ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("top", "body"),
+    [
+        ("import time\ntime.perf_counter = lambda: 0.0", "return x"),
+        ("", "torch.allclose = lambda *a, **k: True\nreturn x"),
+        ("", "torch.cuda.synchronize = lambda *a: None\nreturn x"),
+        ("", "torch.Tensor.__eq__ = lambda a, b: True\nreturn x"),
+        ("import builtins", "builtins.abs = lambda v: 0\nreturn x"),
+        ("", "class Lazy(torch.Tensor): pass\nreturn x.as_subclass(Lazy)"),
+        ("import threading", "threading.Thread(target=time.sleep, args=(9,)).start()\nreturn x"),
+        ("", "torch.cuda.Event.elapsed_time = lambda *a: 0.0\nreturn x"),
+    ],
+)
+def test_tampering_is_reported(zygote: Zygote, top: str, body: str) -> None:
+    assert run(zygote, body, top=top).tampering
+
+
+def test_inputs_stay_private_to_a_run(zygote: Zygote) -> None:
+    observation = run(zygote, "x.mul_(2)\nreturn x.clone()")
+    assert observation.mutated_inputs == ("args[0]",)
+    assert np.array_equal(X, np.arange(8, dtype=np.float32))
+
+
+def test_a_write_past_the_input_changes_a_guard(zygote: Zygote) -> None:
+    body = "torch.as_strided(x, (12,), (1,))[10] = 7\nreturn x.clone()"
+    observation = run(zygote, body)
+    assert observation.status is Status.RAISED or observation.faults
+
+
+def test_memory_that_was_never_written_holds_the_poison(zygote: Zygote) -> None:
+    source = "import torch\nclass ModelNew(torch.nn.Module):\n"
+    source += "    def forward(self, x):\n        return torch.empty(1000)\n"
+    worker = zygote.spawn()
+    worker.load(Candidate(name="lazy", source=source, entry="ModelNew"))
+    call = Call(args=(TensorImage.plain(X, "float32"),))
+    for fill, holds in (("nan", np.isnan), ("finite", np.isfinite)):
+        observation = worker.run(RunRequest(calls=(call,), fill=fill), timeout=5.0)
+        values = observation.outputs[0].data
+        assert holds(values).all()
+        assert (values != 0).all()
+    worker.close()
