@@ -48,7 +48,10 @@ def test_one_changed_character_is_noticed(probe: Probe, data: st.DataObject) -> 
 
 
 def test_lines_of_the_first_format_stay_readable() -> None:
-    line = "AxWOuwnjaq1bKyCwuyS-qVLKKVsovyUgtUorVUcpJrMwvLVGyUirOyUxOTVHSUSpOBVJWxkBGZlVqMVBxtFJRfnmxko5JbGwtADO2Ftw"
+    line = (
+        "AxWOuwnjaq1bKyCwuyS-qVLKKVsovyUgtUorVUcpJrMwvLVGyUirOyUxOTVHSUSpOBVJWxk"
+        "BGZlVqMVBxtFJRfnmxko5JbGwtADO2Ftw"
+    )
     written = Probe(sizes=(("rows", 4),), seed=3, layout="sliced", history=("other",))
     assert codec.decode(line) == written
 

@@ -169,10 +169,54 @@ def test_nan_must_stand_where_it_stands() -> None:
     assert found.exact
 
 
-def test_zero_times_infinity_may_be_either() -> None:
-    x, w = torch.tensor([[1.0, float("inf")]]), torch.tensor([[2.0], [0.0]])
-    made = oracle(torch.matmul, x, w)
-    assert made.compare(observed(torch.tensor([[2.0]])), "fp32").outcome in ("undecided", "within")
+MASK = torch.tensor([[1.0, 0.0, 1.0]])
+LOWER = torch.ones(4, 4).tril()
+PRODUCTS: list[tuple[str, Function, tuple[torch.Tensor, ...], torch.Tensor]] = [
+    (
+        "masked sum",
+        lambda x: (x * MASK).cumsum(-1),
+        (torch.tensor([[1.0, float("inf"), float("inf")]]),),
+        torch.tensor([[1.0, 1.0, float("inf")]]),
+    ),
+    (
+        "triangle",
+        lambda x: torch.matmul(LOWER, x),
+        (torch.tensor([[1.0], [2.0], [3.0], [float("inf")]]),),
+        torch.tensor([[1.0], [3.0], [6.0], [float("inf")]]),
+    ),
+    (
+        "convolution",
+        lambda x: F.conv1d(x, torch.tensor([[[1.0, 0.0]]])),
+        (torch.tensor([[[1.0, float("-inf"), 3.0]]]),),
+        torch.tensor([[[1.0, float("-inf")]]]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "x", "skipped"), PRODUCTS, ids=lambda v: str(v)[:9])
+def test_zero_times_infinity_may_be_skipped(
+    name: str, function: Function, x: tuple[torch.Tensor, ...], skipped: torch.Tensor
+) -> None:
+    made = oracle(function, *x)
+    assert made.compare(observed(function(*x)), "fp32").ok
+    assert not made.compare(observed(skipped), "fp32").broken
+    # What does not hang on it still counts.
+    wrong = skipped.clone()
+    wrong.view(-1)[0 if name != "convolution" else 1] = float(
+        "nan" if name != "convolution" else "inf"
+    )
+    assert made.compare(observed(wrong), "fp32").outcome in ("class", "undecided")
+
+
+def test_infinities_that_meet_are_not_forgiven() -> None:
+    x = torch.tensor([[1.0, float("inf"), float("-inf"), 0.0]] * 16)
+    x[1:] = 1.0
+    made = oracle(lambda t: t.sum(-1), x)
+    assert made.compare(observed(torch.nan_to_num(x.sum(-1))), "fp32").outcome == "class"
+    product = oracle(torch.matmul, x, torch.ones(4, 3))
+    assert (
+        product.compare(observed(torch.nan_to_num(x @ torch.ones(4, 3))), "fp32").outcome == "class"
+    )
 
 
 def test_a_shape_or_a_dtype_is_metadata() -> None:

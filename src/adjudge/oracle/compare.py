@@ -137,7 +137,7 @@ class Judgement:
         exact = _wide(self._oracle.exact[index].data)
         got = _wide(output.data)
         ours, truth, theirs = classes(native), classes(exact), classes(got)
-        definite = (ours == truth) & self._oracle.settled[index]
+        definite = (ours == truth) & self._oracle.settled[index] & self._oracle.forgiven[index]
         if not np.isfinite(native).all():
             definite = definite & ~(self._oracle.independent[index] & ~np.isfinite(native))
         self._excluded += int((~definite).sum())

@@ -18,7 +18,7 @@ from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import rules
-from adjudge.oracle.lifted import Lifted, lifting
+from adjudge.oracle.lifted import Annihilating, Lifted, lifting
 from adjudge.oracle.regimes import BF16, FP16, REGIMES, Regime, regime
 from adjudge.program import Arguments, OutsideDomain
 
@@ -215,6 +215,18 @@ class Oracle:
     @cached_property
     def _wide_arguments(self) -> Arguments:
         return _double(self._arguments)
+
+    @cached_property
+    def forgiven(self) -> list[Array]:
+        """Where the class does not hang on zero times infinity."""
+        if not _has_nonfinite(self._arguments):
+            return [np.ones(leaf.data.shape, dtype=bool) for leaf in self.exact]
+        return [
+            comparing.classes(ours.data) == comparing.classes(theirs.data)
+            for ours, theirs in zip(
+                self._lifted_run(Annihilating(self.dtype)), self.exact, strict=True
+            )
+        ]
 
     @cached_property
     def settled(self) -> list[Array]:

@@ -7,6 +7,7 @@ quantisation and kept.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -120,6 +121,69 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if wanted is torch.float32 or (wanted in _FLOATS and wanted is self._native):
             return {**kwargs, "dtype": torch.float64}
         return kwargs
+
+
+class Annihilating(Lifted):  # type: ignore[no-untyped-call]
+    """Float64 evaluation in which zero times anything is zero.
+
+    IEEE gives NaN for zero times infinity. A kernel that skips what a mask, a triangle or padding
+    makes zero never forms that product, and is right too.
+    """
+
+    def __init__(self, native: torch.dtype) -> None:
+        super().__init__(native, rules.Silence())
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in _BILINEAR and _holds_nonfinite(args[:2]):
+            return _contraction(func, *args)
+        out = super()._run(func, args, kwargs)
+        if func is aten.mul.Tensor:
+            zero = functools.reduce(torch.logical_or, (a == 0 for a in args))
+            return torch.where(zero & torch.isnan(out), torch.zeros_like(out), out)
+        return out
+
+
+_BILINEAR = frozenset(
+    (
+        aten.mm.default,
+        aten.bmm.default,
+        aten.mv.default,
+        aten.dot.default,
+        aten.convolution.default,
+    )
+)
+
+
+def _holds_nonfinite(tensors: tuple[Any, ...]) -> bool:
+    return any(_is_float(t) and not bool(torch.isfinite(t).all()) for t in tensors)
+
+
+def _contraction(func: Any, a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """A contraction from its finite part and from counts of the infinite and undefined terms."""
+    bias = rest[0] if func is aten.convolution.default else None
+    settings = (None, *rest[1:]) if func is aten.convolution.default else rest
+
+    def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = func(left.double(), right.double(), *settings)
+        return out
+
+    def finite(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.isfinite(x), x, torch.zeros_like(x))
+
+    def terms(sign: int) -> torch.Tensor:
+        """How many terms are infinite with that sign."""
+        up, down = a * sign == torch.inf, a * sign == -torch.inf
+        total = product(up, b > 0) + product(down, b < 0)
+        up, down = b * sign == torch.inf, b * sign == -torch.inf
+        whole = torch.isfinite(a)
+        return total + product((a > 0) & whole, up) + product((a < 0) & whole, down)
+
+    out = product(finite(a), finite(b))
+    above, below = terms(1) > 0, terms(-1) > 0
+    undefined = product(torch.isnan(a), b != 0) + product(a != 0, torch.isnan(b)) > 0
+    out = torch.where(above, torch.inf, torch.where(below, -torch.inf, out))
+    out = torch.where((above & below) | undefined, torch.nan, out)
+    return out if bias is None else out + bias.reshape(1, -1, *[1] * (out.dim() - 2))
 
 
 _NARROW = frozenset(_FLOATS) - {torch.float64}

@@ -80,6 +80,22 @@ class Noise:
         return self.stored(out)
 
 
+class Silence(Noise):
+    """Commits no error: the decomposed program itself."""
+
+    def __init__(self) -> None:
+        super().__init__(Regime("exact", 0.0, 0.0, 0.0), 0, worst=False)
+
+    def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
+        return y
+
+    def summed(self, y: Tensor, magnitude: Tensor, n: int) -> Tensor:
+        return y
+
+    def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
+        return y
+
+
 def _count(x: Tensor, dims: Any) -> int:
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         return x.numel()

@@ -1,0 +1,38 @@
+"""Every fault is convicted by a gate of its own, and its correct twin is clean under all of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from adjudge.contract import Standing, Verdict
+from adjudge.frontends import kernelbench
+from adjudge.judge.verify import Options, verify
+from adjudge.worker.client import Zygote
+
+sys.path.insert(0, str(Path(__file__).parent))
+from faults import FAULTS, Fault
+
+
+def judged(fault: Fault, half: str, zygote: Zygote) -> Verdict:
+    program, candidate = kernelbench.from_source(
+        fault.reference_source(), fault.candidate_source(half), f"{fault.identifier}-{half}"
+    )
+    return verify(program, candidate, Options(zygote=zygote, examine=False))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.identifier)
+def test_the_fault_is_convicted_and_its_twin_is_not(fault: Fault, zygote: Zygote) -> None:
+    broken = judged(fault, "broken", zygote)
+    convicted = {finding.gate for finding in broken.violations}
+    assert convicted & set(fault.gates), {f.gate: f.reason for f in broken.findings}
+    correct = judged(fault, "correct", zygote)
+    assert correct.standing is Standing.SOUND, [
+        (f.gate, f.violation and f.violation.probe, f.reason) for f in correct.violations
+    ]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len({fault.identifier for fault in FAULTS}) >= 25

@@ -1,0 +1,115 @@
+"""The command line: what it prints and the code it ends with."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adjudge import record
+from adjudge.cli import run
+from adjudge.contract import Standing
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SOFTMAX = EXAMPLES / "softmax_tail"
+
+
+def test_help_and_import_do_not_load_torch() -> None:
+    code = (
+        "import sys, adjudge\nfrom adjudge.cli import run\nrun(['--help'])\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_broken_kernel_is_convicted_and_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "record.json"
+    assert run(["verify", str(SOFTMAX / "broken.py"), "--json", str(written)]) == 1
+    shown = capsys.readouterr().out
+    assert "shape-dependent" in shown
+    verdict = record.from_json(written.read_text())
+    assert verdict.standing is Standing.FRAGILE
+    (finding,) = verdict.violations
+    assert finding.violation is not None
+    line = re.search(r"adjudge replay (\S+) (\S+) --reference (\S+)", shown)
+    assert line is not None
+    assert line[1] == finding.violation.replay
+    command = [sys.executable, "-m", "adjudge", *line[0].split()[1:]]
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 1, again.stderr
+    assert "shows again" in again.stdout
+    assert again.stdout.count("the same bytes") == 2
+    replayed = run(["replay", line[1], str(SOFTMAX / "correct.py")])
+    assert replayed == 0
+
+
+def test_a_correct_kernel_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", str(SOFTMAX / "correct.py"), "--json", "-"]) == 0
+    verdict = record.from_json(capsys.readouterr().out)
+    assert verdict.standing is Standing.SOUND
+    assert {f.gate for f in verdict.findings} == {g for g, _ in verdict.timings} & {
+        f.gate for f in verdict.findings
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "nothing.py"],
+        ["verify", str(SOFTMAX / "broken.py"), "--reference", "nothing.py"],
+        ["verify", str(SOFTMAX / "broken.py"), "--gates", "wrong-valu"],
+        ["verify", str(SOFTMAX / "broken.py"), "--budget", "soon"],
+        ["verify"],
+        ["verify", "--frobnicate"],
+        ["replay", "rubbish", str(SOFTMAX / "broken.py")],
+        ["explain", "stale"],
+        ["task", "nothing.py"],
+        ["demo", "nowhere"],
+        ["frobnicate"],
+    ],
+)
+def test_mistakes_end_with_two_and_no_traceback(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    shown = capfd.readouterr()
+    assert shown.out + shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_a_near_miss_is_suggested(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "wrong-valu"]) == 2
+    assert "wrong-value" in capfd.readouterr().err
+
+
+def test_explain_lists_and_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain"]) == 0
+    assert "mutates-input" in capsys.readouterr().out
+    assert run(["explain", "mutates-input"]) == 0
+    assert "postcondition" in capsys.readouterr().out
+
+
+def test_task_and_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["task", str(SOFTMAX / "reference.py")]) == 0
+    assert "columns" in capsys.readouterr().out
+    assert run(["doctor"]) == 0
+    assert "triton" in capsys.readouterr().out
+
+
+def test_records_refuse_what_they_do_not_know() -> None:
+    from adjudge.errors import UsageError
+
+    for text in ("", "[]", '{"schema": 99}', '{"schema": 1}'):
+        with pytest.raises(UsageError):
+            record.from_json(text)
+
+
+def test_the_published_schema_is_current() -> None:
+    published = Path(__file__).resolve().parents[2] / "docs" / "verdict.schema.json"
+    assert json.loads(published.read_text()) == record.json_schema()
