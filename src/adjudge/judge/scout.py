@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -24,7 +24,7 @@ from adjudge.task import Discovery, Launch
 NATIVE_ELEMENTS = 1 << 22
 #: Seconds that an ordinary run may take before a smaller base point is looked for: a hundred of them
 #: are made. Kernels with one program instance an output element take 2 ms for each.
-ORDINARY_SECONDS = 0.15
+ORDINARY_SECONDS = 0.25
 #: Seconds given to a first run before it counts as too slow for its point.
 FIRST_SECONDS = 5.0
 #: Sizes are not halved below this.
@@ -130,7 +130,12 @@ def _first_run(
     builder: CaseBuilder, probe: Probe, runner: Runner, seconds: float
 ) -> tuple[Case, Observation]:
     case = builder.build(probe)
-    return case, runner.run(case, timeout=seconds)
+    observation = runner.run(case, timeout=seconds)
+    if observation.answered and observation.seconds > ORDINARY_SECONDS:
+        # A candidate's very first call pays for imports and caches that no later one pays for.
+        again = runner.run(case, timeout=seconds)
+        observation = replace(observation, seconds=min(observation.seconds, again.seconds))
+    return case, observation
 
 
 def _lighter(program: Program, base: Sizes) -> Iterator[Sizes]:
