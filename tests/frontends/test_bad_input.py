@@ -128,6 +128,13 @@ def test_a_reference_that_raises_is_inconclusive(zygote: Zygote) -> None:
     assert any("does not answer" in warning for warning in verdict.warnings)
 
 
+def test_a_random_reference_is_inconclusive(zygote: Zygote) -> None:
+    reference = REFERENCE.replace("torch.relu(x)", "torch.dropout(x, 0.5, True)")
+    verdict = _judged(reference, CANDIDATE, zygote)
+    assert verdict.standing is Standing.INCONCLUSIVE
+    assert any("random" in warning for warning in verdict.warnings)
+
+
 def test_symbols_move_inputs_and_constructor_together() -> None:
     source = REFERENCE.replace(
         "class Model(nn.Module):",

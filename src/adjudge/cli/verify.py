@@ -18,7 +18,7 @@ def verify(
     gates: Annotated[str, Parameter(name=["--gates", "-g"])] = "",
     budget: float | None = None,
     required: str = "",
-    json: Path | None = None,
+    json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     isolation: common.Isolation = "full",
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
 ) -> int:

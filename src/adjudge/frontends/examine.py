@@ -11,6 +11,8 @@ from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.symbols import shrunken
 
+#: Said of a reference that no candidate can agree with.
+RANDOM = "the reference is random: two runs on the same inputs differ"
 #: The field's usual absolute tolerance: outputs below it pass as zeros.
 USUAL_TOLERANCE = 1e-2
 
@@ -19,14 +21,14 @@ def examine(program: Program) -> tuple[str, ...]:
     """What is doubtful about the task, one sentence each; nothing if it is a fair exam."""
     sizes = shrunken(program)
     try:
-        first = _answers(program, sizes, seed=0)
-        again = _answers(program, sizes, seed=0)
-        other = _answers(program, sizes, seed=1)
+        first = _answers(program, sizes, seed=0, state=0)
+        again = _answers(program, sizes, seed=0, state=1)
+        other = _answers(program, sizes, seed=1, state=0)
     except OutsideDomain as why:
         return (f"the reference does not answer on its own inputs: {why}",)
     found = []
     if not _same(first, again):
-        found.append("the reference is random or keeps state: two runs differ")
+        found.append(RANDOM)
     if _same(first, other):
         found.append("the output does not depend on the inputs' values: a constant would pass")
     floats = [t for t in first if t.is_floating_point() and t.numel()]
@@ -38,8 +40,10 @@ def examine(program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _run(program: Program, arguments: Arguments) -> list[torch.Tensor]:
+def _run(program: Program, arguments: Arguments, state: int = 0) -> list[torch.Tensor]:
+    """The outputs, called under that state of torch's generator."""
     model = program.construct(arguments, seed=0, redrawn=False)
+    torch.default_generator.manual_seed(state)
     try:
         with torch.no_grad():
             result = model(*arguments.args, **dict(arguments.kwargs))
@@ -48,8 +52,8 @@ def _run(program: Program, arguments: Arguments) -> list[torch.Tensor]:
     return [t for _, t in arrays.tensors_in(result)]
 
 
-def _answers(program: Program, sizes: dict[str, int], seed: int) -> list[torch.Tensor]:
-    return _run(program, program.arguments(sizes, Sampler(seed)))
+def _answers(program: Program, sizes: dict[str, int], seed: int, state: int) -> list[torch.Tensor]:
+    return _run(program, program.arguments(sizes, Sampler(seed)), state)
 
 
 def _unused(program: Program, sizes: dict[str, int], first: list[torch.Tensor]) -> list[str]:

@@ -20,6 +20,7 @@ from adjudge.contract import (
     Verdict,
     standing_of,
 )
+from adjudge.frontends.examine import RANDOM, examine
 from adjudge.gates import GATES, gate
 from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import first_line
@@ -146,6 +147,8 @@ class _Trial:
         with self._timed("reference"):
             doubts = self._examine()
             base = sizes_of(shrunken(self.program))
+        if RANDOM in doubts and not self.program.task.declared.random:
+            return self._no_verdict(RANDOM, doubts)
         try:
             with self._timed("scout"):
                 scouted = scout(self.program, base, self.runner)
@@ -166,8 +169,6 @@ class _Trial:
         warnings = self.program.task.warnings
         if not self.options.examine:
             return warnings
-        from adjudge.frontends.examine import examine
-
         return (*warnings, *examine(self.program))
 
     def _docket(self, scouted: Scouted) -> Docket:
