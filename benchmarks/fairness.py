@@ -74,6 +74,10 @@ def _fresh(path: str, value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
+def _unjudged(row: corpus.Row, kind: str, **facts: Any) -> dict[str, Any]:
+    return {"problem": row["problem"], "kind": kind, "gates": gates_digest(), **facts}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
@@ -105,16 +109,11 @@ def main() -> None:
             for kind, source in kinds.items():
                 try:
                     if kind != "reference" and equivalent(program, source):
-                        print(row["problem"], kind, "equivalent: nothing was planted", flush=True)
-                        continue
-                    line = judge(program, row, kind, source, zygote, options.budget)
+                        line = _unjudged(row, kind, standing="equivalent", findings={})
+                    else:
+                        line = judge(program, row, kind, source, zygote, options.budget)
                 except Exception as error:
-                    line = {
-                        "problem": row["problem"],
-                        "kind": kind,
-                        "gates": gates_digest(),
-                        "fault": f"{type(error).__name__}: {error}",
-                    }
+                    line = _unjudged(row, kind, fault=f"{type(error).__name__}: {error}")
                 with options.out.open("a") as sink:
                     sink.write(json.dumps(line) + "\n")
                 shown = line.get("fault") or Counter(line["findings"].values())
