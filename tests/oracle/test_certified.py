@@ -208,6 +208,23 @@ def test_zero_times_infinity_may_be_skipped(
     assert made.compare(observed(wrong), "fp32").outcome in ("class", "undecided")
 
 
+def test_gates_of_infinite_values_are_decided() -> None:
+    x = drawn(4, 9)
+    x[1, 2] = float("inf")
+    for function in (F.gelu, F.silu, F.hardswish, F.mish):
+        made = oracle(function, x)
+        assert made.compare(observed(function(x) + 0.0), "fp32").ok
+        dropped = torch.nan_to_num(function(x), posinf=0.0)
+        assert made.compare(observed(dropped), "fp32").broken
+
+
+def test_a_linear_piece_may_be_written_either_way() -> None:
+    x = drawn(64, 64, distribution="normal-3")
+    made = oracle(F.hardsigmoid, x)
+    assert made.compare(observed((x / 6 + 0.5).clamp(0, 1)), "fp32").ok
+    assert made.compare(observed((x + 3).clamp(0, 6) / 6), "fp32").ok
+
+
 def test_infinities_that_meet_are_not_forgiven() -> None:
     x = torch.tensor([[1.0, float("inf"), float("-inf"), 0.0]] * 16)
     x[1:] = 1.0

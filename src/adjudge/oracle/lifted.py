@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -138,8 +139,9 @@ class Annihilating(Lifted):  # type: ignore[no-untyped-call]
             return _contraction(func, *args)
         out = super()._run(func, args, kwargs)
         if func is aten.mul.Tensor:
-            zero = functools.reduce(torch.logical_or, (a == 0 for a in args))
-            return torch.where(zero & torch.isnan(out), torch.zeros_like(out), out)
+            # Either factor may be a Python number.
+            zero = torch.isnan(out) & functools.reduce(operator.or_, (a == 0 for a in args))
+            return torch.where(zero, torch.zeros_like(out), out)
         return out
 
 
