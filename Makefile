@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo`, `make test`. Both build their own virtual environment.
 
-# The newest interpreter that is here; 3.11 at least.
-PYTHON ?= $(shell for v in 3.13 3.12 3.11; do command -v python$$v && break; done || command -v python3)
+# The newest interpreter that runs here (a shim may be there and not run); 3.11 at least.
+PYTHON ?= $(shell for v in 3.13 3.12 3.11; do python$$v -c '' 2>/dev/null && echo python$$v && exit; done; echo python3)
 VENV ?= .venv
 READY := $(VENV)/.ready
 
