@@ -5,10 +5,14 @@ Frontends make programs; the judge and the oracle run them. The worker never see
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
+from adjudge import arrays
 from adjudge.task import Task
 
 if TYPE_CHECKING:
@@ -34,6 +38,38 @@ class Arguments:
     init_kwargs: Mapping[str, Any] = field(default_factory=dict)
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """(path, tensor) of the call's arguments: "args[0]", "kwargs['mask']"."""
+        return [
+            *arrays.tensors_in(self.args, "args"),
+            *arrays.tensors_in(dict(self.kwargs), "kwargs"),
+        ]
+
+    def mapped(self, leaf: Callable[[str, Any], Any]) -> Arguments:
+        """The same with every leaf of the call's arguments replaced by `leaf(path, value)`."""
+        return replace(
+            self,
+            args=arrays.map_leaves(self.args, leaf, "args"),
+            kwargs=arrays.map_leaves(dict(self.kwargs), leaf, "kwargs"),
+        )
+
+    def copied(self) -> Arguments:
+        """The same with tensors of its own, for a call that may write to them."""
+        return self.mapped(lambda _, v: v.clone() if isinstance(v, torch.Tensor) else copy.copy(v))
+
+
+def answer(reference: Callable[..., Any], arguments: Arguments) -> Any:
+    """What the reference returns, without gradients. The caller copies what must not be written to.
+
+    Raises:
+        OutsideDomain: it raises.
+    """
+    try:
+        with torch.no_grad():
+            return reference(*arguments.args, **dict(arguments.kwargs))
+    except Exception as error:
+        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
 
 
 class Program(Protocol):

@@ -18,7 +18,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.inputs.sampler import Sampler
-from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.program import OutsideDomain, Program, answer
 from adjudge.task import Symbol
 
 if TYPE_CHECKING:
@@ -66,18 +66,11 @@ def _variants(value: int) -> tuple[int, ...]:
 def _shapes(program: KernelBenchProgram, values: Mapping[Site, int]) -> Shapes | None:
     with contextlib.suppress(OutsideDomain):
         arguments = program.at_sites(values, None)
-        return tuple((name, tuple(t.shape)) for name, t in _inputs(arguments))
+        return tuple((name, tuple(t.shape)) for name, t in arguments.tensors())
     with contextlib.suppress(OutsideDomain):
         arguments = program.at_sites(values, Sampler(0))
-        return tuple((name, tuple(t.shape)) for name, t in _inputs(arguments))
+        return tuple((name, tuple(t.shape)) for name, t in arguments.tensors())
     return None
-
-
-def _inputs(arguments: Arguments) -> list[tuple[str, torch.Tensor]]:
-    return [
-        *arrays.tensors_in(arguments.args, "args"),
-        *arrays.tensors_in(dict(arguments.kwargs), "kwargs"),
-    ]
 
 
 def _moves(program: KernelBenchProgram, site: Site, native: Shapes) -> bool:
@@ -153,10 +146,7 @@ def _runs(program: Program, draw: Any) -> bool:
     """A real run. The caller sees to it that the sizes are small."""
     try:
         arguments = draw()
-        with torch.no_grad():
-            program.construct(arguments, seed=0, redrawn=False)(
-                *arguments.args, **dict(arguments.kwargs)
-            )
+        answer(program.construct(arguments, seed=0, redrawn=False), arguments)
         return True
     except Exception:
         return False
@@ -241,29 +231,24 @@ def _lightened(program: Program, sizes: dict[str, int]) -> dict[str, int]:
         for s in program.task.symbols
         if not s.init_args and any(axis >= 2 for _, axis in s.axes)
     ]
-    while _elements(program, sizes) > _LIGHT:
+    elements = _elements(program, sizes)
+    while elements > _LIGHT:
         smaller = {n: max(_SIDE, size // 2) if n in sides else size for n, size in sizes.items()}
         smaller = {n: min(size, sizes[n]) for n, size in smaller.items()}
-        if smaller == sizes or not runs_at(program, smaller):
-            break
-        sizes = smaller
+        elements = 0 if smaller == sizes else _elements(program, smaller)
+        if elements:
+            sizes = smaller
     return sizes
 
 
 def _elements(program: Program, sizes: Mapping[str, int]) -> int:
+    """Elements of inputs and outputs together; 0 where the reference does not run."""
     try:
         arguments = program.arguments(sizes, Sampler(0))
-        with torch.no_grad():
-            result = program.construct(arguments, seed=0, redrawn=False)(
-                *arguments.args, **dict(arguments.kwargs)
-            )
-    except Exception:
+        result = answer(program.construct(arguments, seed=0, redrawn=False), arguments)
+    except OutsideDomain:
         return 0
-    return sum(t.numel() for t in (*(t for _, t in _inputs(arguments)), *_tensors(result)))
-
-
-def _tensors(result: Any) -> list[torch.Tensor]:
-    return [t for _, t in arrays.tensors_in(result)]
+    return sum(t.numel() for _, t in [*arguments.tensors(), *arrays.tensors_in(result)])
 
 
 def runs_at(program: Program, sizes: Mapping[str, int]) -> bool:

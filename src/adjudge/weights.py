@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
 import torch
+
+from adjudge import arrays
 
 #: How far a redrawn identity default lies from the default: far enough to show in any precision,
 #: near enough to keep variances positive.
@@ -34,6 +37,15 @@ def construct(
     if redrawn and isinstance(built, torch.nn.Module):
         _redraw_buffers(built, seed)
     return built
+
+
+def described(module: torch.nn.Module) -> list[tuple[str, tuple[int, ...], str, str]]:
+    """(name, shape, dtype, SHA-256 of the bytes) of each parameter and buffer."""
+    rows = []
+    for name, tensor in module.state_dict().items():
+        digest = hashlib.sha256(arrays.to_numpy(tensor).tobytes()).hexdigest()
+        rows.append((name, tuple(tensor.shape), arrays.dtype_name(tensor.dtype), digest))
+    return rows
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from disk and loaded in the worker, by the name under which it is defined.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adjudge import arrays
 from adjudge.errors import UsageError
+from adjudge.frontends.sources import language, parsed, read
+from adjudge.frontends.specs import spec_of, state_specs
 from adjudge.inputs.sampler import Sampler
-from adjudge.program import Arguments
+from adjudge.program import Arguments, OutsideDomain, answer
 from adjudge.task import Candidate, Symbol, Task, TensorSpec
 
 if TYPE_CHECKING:
@@ -35,24 +37,13 @@ class CallableProgram:
     kept if the reference still answers when it alone is changed.
     """
 
-    def __init__(
-        self, reference: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, reference: Callable[..., Any], example: Arguments) -> None:
         self._reference = reference
-        self._example = Arguments(args=args, kwargs=dict(kwargs))
-        self._specs = {
-            name: _spec(name, tensor)
-            for name, tensor in (
-                *arrays.tensors_in(args, "args"),
-                *arrays.tensors_in(dict(kwargs), "kwargs"),
-            )
-        }
+        self._example = example
+        self._specs = {name: spec_of(name, t) for name, t in self._example.tensors()}
         parameters: tuple[TensorSpec, ...] = ()
         if isinstance(reference, torch.nn.Module):
-            parameters = tuple(
-                TensorSpec(name=n, shape=tuple(t.shape), dtype=arrays.dtype_name(t.dtype))
-                for n, t in reference.state_dict().items()
-            )
+            parameters = state_specs(reference)
         name = getattr(reference, "__name__", type(reference).__name__)
         self._task = Task(
             name=name,
@@ -79,7 +70,10 @@ class CallableProgram:
     def construct(self, arguments: Arguments, *, seed: int, redrawn: bool) -> Callable[..., Any]:
         if not isinstance(self._reference, torch.nn.Module):
             return self._reference
-        fresh = copy.deepcopy(self._reference).cpu()
+        try:
+            fresh = copy.deepcopy(self._reference).cpu()
+        except Exception as error:
+            raise OutsideDomain(f"the module cannot be copied: {error}") from error
         if redrawn:
             _redraw(fresh, seed)
         return fresh
@@ -92,10 +86,7 @@ class CallableProgram:
             shape = tuple(moved.get((path, axis), n) for axis, n in enumerate(spec.shape))
             return sampler.for_tensor(shape, value.dtype, spec.low or 0.0, spec.high or 0.0)
 
-        return Arguments(
-            args=arrays.map_leaves(self._example.args, draw, "args"),
-            kwargs=arrays.map_leaves(dict(self._example.kwargs), draw, "kwargs"),
-        )
+        return self._example.mapped(draw)
 
     def _symbols(self) -> tuple[Symbol, ...]:
         places: dict[int, list[tuple[str, int]]] = {}
@@ -117,14 +108,9 @@ class CallableProgram:
         """Whether the reference runs when those axes alone are one longer, or half as long."""
         for other in (size + 1, max(1, size // 2)):
             arguments = self._drawn(dict.fromkeys(axes, other), Sampler(0))
-            try:
-                with torch.no_grad():
-                    self.construct(arguments, seed=0, redrawn=False)(
-                        *arguments.args, **dict(arguments.kwargs)
-                    )
+            with contextlib.suppress(OutsideDomain):
+                answer(self.construct(arguments, seed=0, redrawn=False), arguments)
                 return True
-            except Exception:
-                continue
         return False
 
 
@@ -132,20 +118,6 @@ def _groups(axes: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
     """All axes of one size together first; then those of the first tensor's alone."""
     alone = [[axis] for axis in axes]
     return [axes, *(alone if len(axes) > 1 else [])]
-
-
-def _spec(name: str, tensor: torch.Tensor) -> TensorSpec:
-    low = high = None
-    if tensor.numel() and not tensor.is_complex():
-        least, greatest = torch.aminmax(tensor.detach().double())
-        low, high = float(least), float(greatest)
-    return TensorSpec(
-        name=name,
-        shape=tuple(tensor.shape),
-        dtype=arrays.dtype_name(tensor.dtype),
-        low=low,
-        high=high,
-    )
 
 
 def _redraw(module: torch.nn.Module, seed: int) -> None:
@@ -202,13 +174,10 @@ def candidate_of(candidate: Callable[..., Any] | torch.nn.Module | str | Path) -
 
 
 def _from_file(path: Path, entry: str, kind: str) -> Candidate:
-    from adjudge.frontends.sources import parsed, read
-
     source = read(path)
     parsed(source, str(path))
-    language = "triton" if "triton" in source else "torch"
     return Candidate(
-        name=entry, source=source, entry=entry, kind=kind, path=str(path), language=language
+        name=entry, source=source, entry=entry, kind=kind, path=str(path), language=language(source)
     )
 
 
@@ -242,25 +211,17 @@ def verify(
             f"inputs is a {type(inputs).__name__}", todo="Pass a list of the positional arguments."
         )
     under_judgement = candidate_of(candidate)
-    held = dict(kwargs or {})
-    args = tuple(inputs)
-    if not arrays.tensors_in(args) and not arrays.tensors_in(held):
+    example = Arguments(args=tuple(inputs), kwargs=dict(kwargs or {}))
+    if not example.tensors():
         raise UsageError(
             "no example input is a tensor", todo="Pass the arguments of one ordinary call."
         )
-    program = CallableProgram(reference, args, held)
+    program = CallableProgram(reference, example)
     try:
-        with torch.no_grad():
-            program.construct(Arguments(), seed=0, redrawn=False)(
-                *arrays.map_leaves(args, _copied), **arrays.map_leaves(held, _copied)
-            )
-    except Exception as error:
+        answer(program.construct(example, seed=0, redrawn=False), example.copied())
+    except OutsideDomain as why:
         raise UsageError(
-            f"the reference fails on the example inputs: {type(error).__name__}: {error}",
+            f"the reference fails on the example inputs: {why}",
             todo="Check the inputs against the reference's signature.",
-        ) from error
+        ) from why
     return judge(program, under_judgement, options)
-
-
-def _copied(path: str, value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value

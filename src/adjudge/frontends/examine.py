@@ -8,7 +8,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.inputs.sampler import Sampler
-from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.program import Arguments, OutsideDomain, Program, answer
 from adjudge.symbols import shrunken
 
 #: Said of a reference that no candidate can agree with.
@@ -44,12 +44,7 @@ def _run(program: Program, arguments: Arguments, state: int = 0) -> list[torch.T
     """The outputs, called under that state of torch's generator."""
     model = program.construct(arguments, seed=0, redrawn=False)
     torch.default_generator.manual_seed(state)
-    try:
-        with torch.no_grad():
-            result = model(*arguments.args, **dict(arguments.kwargs))
-    except Exception as error:
-        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
-    return [t for _, t in arrays.tensors_in(result)]
+    return [t for _, t in arrays.tensors_in(answer(model, arguments))]
 
 
 def _answers(program: Program, sizes: dict[str, int], seed: int, state: int) -> list[torch.Tensor]:
@@ -66,12 +61,7 @@ def _unused(program: Program, sizes: dict[str, int], first: list[torch.Tensor]) 
         def zeroed(where: str, value: Any, name: str = name) -> Any:
             return torch.zeros_like(value) if where == name else value
 
-        changed = Arguments(
-            init_args=arguments.init_args,
-            init_kwargs=arguments.init_kwargs,
-            args=arrays.map_leaves(arguments.args, zeroed, "args"),
-            kwargs=arguments.kwargs,
-        )
+        changed = arguments.mapped(zeroed)
         try:
             if _same(first, _run(program, changed)):
                 unused.append(f"{name} has no influence on the output")

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from adjudge import arrays
 from adjudge.errors import UsageError
 from adjudge.frontends.sites import FUNCTIONS, OnTheJudge, Site, replaced, sites
-from adjudge.frontends.sources import parsed, read
+from adjudge.frontends.sources import language, parsed, read
+from adjudge.frontends.specs import spec_of, state_specs
 from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments, OutsideDomain
 from adjudge.symbols import discover, shrunken
@@ -127,14 +127,14 @@ class KernelBenchProgram:
                 arguments = self.at_sites({}, Sampler(0))
             except OutsideDomain as why:
                 raise UsageError(f"get_inputs() fails: {why}", where=self._where) from why
-        specs = tuple(_spec(name, tensor) for name, tensor in _leaves(arguments))
+        specs = tuple(spec_of(name, tensor) for name, tensor in arguments.tensors())
         return {"inputs": specs, "parameters": self._parameters()}
 
     def _ranged(self) -> tuple[TensorSpec, ...]:
         """The inputs with the range of values they take, learned at a small point."""
         with contextlib.suppress(OutsideDomain):
             small = self.arguments(shrunken(self), Sampler(0))
-            seen = {name: _spec(name, tensor) for name, tensor in _leaves(small)}
+            seen = {name: spec_of(name, tensor) for name, tensor in small.tensors()}
             return tuple(
                 replace(spec, low=seen[spec.name].low, high=seen[spec.name].high)
                 for spec in self._task.inputs
@@ -148,10 +148,7 @@ class KernelBenchProgram:
             with torch.device("meta"):
                 built = self.construct(arguments, seed=0, redrawn=False)
             if isinstance(built, torch.nn.Module):
-                return tuple(
-                    TensorSpec(name=n, shape=tuple(t.shape), dtype=arrays.dtype_name(t.dtype))
-                    for n, t in built.state_dict().items()
-                )
+                return state_specs(built)
         return ()
 
 
@@ -170,27 +167,6 @@ def _split(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(given, (list, tuple)):
         return tuple(given), {}
     return (given,), {}
-
-
-def _leaves(arguments: Arguments) -> list[tuple[str, torch.Tensor]]:
-    return [
-        *arrays.tensors_in(arguments.args, "args"),
-        *arrays.tensors_in(dict(arguments.kwargs), "kwargs"),
-    ]
-
-
-def _spec(name: str, tensor: torch.Tensor) -> TensorSpec:
-    low = high = None
-    if tensor.numel() and not tensor.is_complex() and not tensor.is_meta:
-        least, greatest = torch.aminmax(tensor.detach().double())
-        low, high = float(least), float(greatest)
-    return TensorSpec(
-        name=name,
-        shape=tuple(tensor.shape),
-        dtype=arrays.dtype_name(tensor.dtype),
-        low=low,
-        high=high,
-    )
 
 
 def load(candidate_path: Path, reference_path: Path) -> tuple[KernelBenchProgram, Candidate]:
@@ -235,11 +211,5 @@ def candidate_from(source: str, name: str, path: str = "") -> Candidate:
             "signature of the reference's Model.",
         )
     return Candidate(
-        name=name, source=source, entry="ModelNew", path=path, language=_language(source)
+        name=name, source=source, entry="ModelNew", path=path, language=language(source)
     )
-
-
-def _language(source: str) -> str:
-    if "triton" in source:
-        return "triton"
-    return "cuda" if "load_inline" in source or "cpp_extension" in source else "torch"

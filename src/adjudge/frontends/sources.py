@@ -37,3 +37,10 @@ def parsed(source: str, where: str) -> ast.Module:
         message = getattr(error, "msg", None) or str(error)
         at = f"{where}:{line}" if line else where
         raise UsageError(f"does not parse: {message}", where=at) from None
+
+
+def language(source: str) -> str:
+    """What the source seems to be written in: "triton", "cuda" or "torch"."""
+    if "triton" in source:
+        return "triton"
+    return "cuda" if "load_inline" in source or "cpp_extension" in source else "torch"

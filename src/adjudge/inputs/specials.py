@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from adjudge import arrays
 from adjudge.inputs.philox import Stream
 from adjudge.program import Arguments
 
@@ -29,12 +27,7 @@ def apply_special(arguments: Arguments, name: str, seed: int) -> tuple[Arguments
     The tensor and the place follow from the seed. Integer tensors and categorical ones are left
     alone; with nothing to write to, the arguments come back unchanged and nothing is placed.
     """
-    tree = {"args": arguments.args, "kwargs": dict(arguments.kwargs)}
-    leaves = [
-        *arrays.tensors_in(arguments.args, "args"),
-        *arrays.tensors_in(dict(arguments.kwargs), "kwargs"),
-    ]
-    fit = [(path, tensor) for path, tensor in leaves if _can_hold(tensor)]
+    fit = [(path, tensor) for path, tensor in arguments.tensors() if _can_hold(tensor)]
     if not fit:
         return arguments, ()
     words = Stream(seed, _PLACES)
@@ -46,9 +39,7 @@ def apply_special(arguments: Arguments, name: str, seed: int) -> tuple[Arguments
     def swap(where: str, item: Any) -> Any:
         return changed if where == path else item
 
-    args = arrays.map_leaves(tree["args"], swap, "args")
-    kwargs = arrays.map_leaves(tree["kwargs"], swap, "kwargs")
-    return replace(arguments, args=args, kwargs=kwargs), ((path, index),)
+    return arguments.mapped(swap), ((path, index),)
 
 
 def _can_hold(tensor: torch.Tensor) -> bool:

@@ -160,11 +160,7 @@ class CaseBuilder:
             tied = layouts.tie(arrays.to_numpy(value), plan)
             return arrays.from_numpy(tied, arrays.dtype_name(value.dtype))
 
-        return replace(
-            arguments,
-            args=arrays.map_leaves(arguments.args, tie, "args"),
-            kwargs=arrays.map_leaves(dict(arguments.kwargs), tie, "kwargs"),
-        )
+        return arguments.mapped(tie)
 
 
 @dataclass(frozen=True, slots=True)

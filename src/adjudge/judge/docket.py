@@ -7,9 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope, Violation
@@ -21,7 +18,7 @@ from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
 from adjudge.oracle import REGIMES, Oracle
 from adjudge.probe import Probe
-from adjudge.program import OutsideDomain
+from adjudge.program import OutsideDomain, answer
 
 #: Oracles kept alive. Probes that share their values follow each other in a plan, so a handful is
 #: enough; each holds the reference's answers at one point.
@@ -155,7 +152,7 @@ class Docket:
 
     def compare(self, probe: Probe) -> Comparison:
         observation = self._observations[probe]
-        key = (_value_point(probe), observation.digests, self.regime)
+        key = self._key(probe)
         if key not in self._comparisons:
             self._comparisons[key] = self._compared(probe, observation, self.regime)
         return self._comparisons[key]
@@ -165,11 +162,15 @@ class Docket:
         observation = self._observations[probe]
         if not observation.answered or self.compare(probe).outcome != "value":
             return self.compare(probe)
-        key = (_value_point(probe), observation.digests, self.regime)
+        key = self._key(probe)
         if key not in self._confirmed:
             self._confirmed.add(key)
             self._comparisons[key] = self._compared(probe, observation, self.regime, confirm=True)
         return self._comparisons[key]
+
+    def _key(self, probe: Probe) -> tuple[Probe, tuple[str, ...], str]:
+        """Probes with the same values and the same output bytes are compared once."""
+        return _value_point(probe), self._observations[probe].digests, self.regime
 
     def _compared(
         self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
@@ -282,17 +283,14 @@ class Docket:
         return self._native_bits[probe]
 
     def _native_run(self, probe: Probe) -> tuple[str, ...]:
-        import torch
-
         arguments = self.builder.arguments(probe)
         reference = self.builder.make(probe, arguments)()
-        with torch.no_grad():
-            for name in probe.history:
-                earlier = arguments
-                if name in ("other", "in-place"):
-                    earlier = self.builder.arguments(replace(probe, seed=probe.seed + 1))
-                _call(reference, earlier)
-            result = _call(reference, arguments)
+        for name in probe.history:
+            earlier = arguments
+            if name in ("other", "in-place"):
+                earlier = self.builder.arguments(replace(probe, seed=probe.seed + 1))
+            answer(reference, earlier.copied())
+        result = answer(reference, arguments.copied())
         return tuple(
             f"{t.dtype}{tuple(t.shape)}{hash(arrays.to_numpy(t).tobytes())}"
             for _, t in arrays.tensors_in(result)
@@ -336,19 +334,3 @@ class View:
 def _value_point(probe: Probe) -> Probe:
     plain = probe.without(_VALUE_FREE)
     return plain.without(["layout"]) if probe.layout in _VALUE_FREE_LAYOUTS else plain
-
-
-def _call(reference: Callable[..., Any], arguments: Any) -> Any:
-    def fresh(path: str, value: Any) -> Any:
-        return value.clone() if hasattr(value, "clone") else value
-
-    args = arrays.map_leaves(arguments.args, fresh)
-    kwargs = arrays.map_leaves(dict(arguments.kwargs), fresh)
-    try:
-        return reference(*args, **kwargs)
-    except Exception as error:
-        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
-
-
-def elements(observation: Observation) -> int:
-    return int(sum(np.prod(o.data.shape, dtype=np.int64) for o in observation.outputs))

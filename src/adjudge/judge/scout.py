@@ -15,9 +15,10 @@ from adjudge.judge.cases import WEIGHT_SEED, Case, CaseBuilder
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
 from adjudge.probe import Probe, Sizes, sizes_of
-from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.program import OutsideDomain, Program, answer
 from adjudge.symbols import runs_at
 from adjudge.task import Discovery, Launch
+from adjudge.weights import described
 
 #: Input elements past which a run at the native point is not tried in the interpreter, where a
 #: million elements take about a second.
@@ -60,8 +61,10 @@ def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
     for lighter in _lighter(program, base):
         if observation.status is not Status.HUNG and observation.seconds < ORDINARY_SECONDS:
             break
-        base = lighter
-        case, observation = _first_run(builder, Probe(sizes=base), runner, FIRST_SECONDS)
+        found = _first_run(builder, Probe(sizes=lighter), runner, FIRST_SECONDS)
+        if observation.answered and not found[1].answered:
+            break  # A slow answer says more than a refusal of a size too small.
+        base, (case, observation) = lighter, found
     runs.append((case, observation))
     no_native = _native_refused(builder, native)
     if observation.status is Status.RAISED and base != native and not no_native:
@@ -93,7 +96,7 @@ def match_weights(program: Program, sizes: Sizes, runner: Runner) -> str:
     reference = program.construct(arguments, seed=WEIGHT_SEED, redrawn=False)
     if not isinstance(reference, torch.nn.Module) or not reference.state_dict():
         return "none"
-    ours = _described(reference)
+    ours = described(reference)
     worker, reply = runner.loaded()
     if reply.observation is not None:
         return "none"
@@ -114,16 +117,6 @@ def match_weights(program: Program, sizes: Sizes, runner: Runner) -> str:
         return "by seed"
     missing = sorted({name for name, *_ in ours} - {name for name, *_ in theirs})
     return f"unmatched: no counterpart for {', '.join(missing[:3]) or 'some parameters'}"
-
-
-def _described(module: torch.nn.Module) -> list[tuple[str, tuple[int, ...], str, str]]:
-    import hashlib
-
-    rows = []
-    for name, tensor in module.state_dict().items():
-        digest = hashlib.sha256(arrays.to_numpy(tensor).tobytes()).hexdigest()
-        rows.append((name, tuple(tensor.shape), arrays.dtype_name(tensor.dtype), digest))
-    return rows
 
 
 def _first_run(
@@ -164,11 +157,9 @@ def _native_refused(builder: CaseBuilder, native: Sizes) -> str:
     start = time.perf_counter()
     try:
         arguments = builder.arguments(Probe(sizes=native))
-        reference = builder.make(Probe(sizes=native), arguments)()
-        with torch.no_grad():
-            reference(*arguments.args, **dict(arguments.kwargs))
-    except Exception as error:
-        return f"the reference does not answer there: {type(error).__name__}: {error}"
+        answer(builder.make(Probe(sizes=native), arguments)(), arguments)
+    except OutsideDomain as why:
+        return f"the reference does not answer there: {why}"
     seconds = time.perf_counter() - start
     if seconds > REFERENCE_SECONDS:
         return f"the reference takes {seconds:.1f} s there, too long for the oracle on a CPU"
@@ -182,27 +173,19 @@ def _blocks(launches: tuple[Launch, ...]) -> tuple[int, ...]:
 
 
 def _elements(case: Case, observation: Observation) -> int:
-    inputs = arrays.tensors_in((case.arguments.args, dict(case.arguments.kwargs)))
     outputs = sum(prod(output.data.shape) for output in observation.outputs)
-    return sum(tensor.numel() for _, tensor in inputs) + outputs
+    return sum(tensor.numel() for _, tensor in case.arguments.tensors()) + outputs
 
 
 def _reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...], bool]:
     """Names that the reference itself writes, and whether an output of it aliases an input."""
-    arguments = _copied(case.arguments)
+    arguments = case.arguments.copied()
     reference = builder.make(case.probe, arguments)()
-    named = [
-        *arrays.tensors_in(arguments.args, "args"),
-        *arrays.tensors_in(dict(arguments.kwargs), "kwargs"),
-    ]
+    named = arguments.tensors()
     if isinstance(reference, torch.nn.Module):
         named += list(reference.state_dict(keep_vars=True).items())
     before = {name: tensor.detach().clone() for name, tensor in named}
-    try:
-        with torch.no_grad():
-            result = reference(*arguments.args, **dict(arguments.kwargs))
-    except Exception as error:
-        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
+    result = answer(reference, arguments)
     writes = tuple(
         name for name, tensor in named if arrays.to_numpy(tensor).tobytes()
         != arrays.to_numpy(before[name]).tobytes()
@@ -210,15 +193,3 @@ def _reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...]
     storages = {t.untyped_storage().data_ptr() for _, t in named if t.numel()}
     outputs = [t for _, t in arrays.tensors_in(result) if t.numel()]
     return writes, any(t.untyped_storage().data_ptr() in storages for t in outputs)
-
-
-def _copied(arguments: Arguments) -> Arguments:
-    def copy(path: str, value: object) -> object:
-        return value.clone() if isinstance(value, torch.Tensor) else value
-
-    return Arguments(
-        init_args=arguments.init_args,
-        init_kwargs=arguments.init_kwargs,
-        args=arrays.map_leaves(arguments.args, copy),
-        kwargs=arrays.map_leaves(dict(arguments.kwargs), copy),
-    )

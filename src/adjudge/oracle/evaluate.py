@@ -20,7 +20,7 @@ from adjudge.oracle import compare as comparing
 from adjudge.oracle import rules
 from adjudge.oracle.lifted import Annihilating, Lifted, lifting
 from adjudge.oracle.regimes import BF16, FP16, REGIMES, Regime, regime
-from adjudge.program import Arguments, OutsideDomain
+from adjudge.program import Arguments, OutsideDomain, answer
 
 Array = npt.NDArray[Any]
 Make = Callable[[], Callable[..., Any]]
@@ -69,10 +69,7 @@ class Oracle:
         Raises:
             OutsideDomain: the reference does not answer.
         """
-        reference = self._make()
-        with torch.no_grad():
-            result = _called(reference, self._arguments)
-        self.structure, leaves = _leaves(result)
+        self.structure, leaves = _leaves(answer(self._make(), self._arguments.copied()))
         return leaves
 
     @cached_property
@@ -86,9 +83,7 @@ class Oracle:
     @cached_property
     def dtype(self) -> torch.dtype:
         """The float dtype that the reference computes in."""
-        tensors = [
-            t for _, t in arrays.tensors_in((self._arguments.args, dict(self._arguments.kwargs)))
-        ]
+        tensors = [t for _, t in self._arguments.tensors()]
         reference = self._make()
         if isinstance(reference, torch.nn.Module):
             tensors += list(reference.parameters())
@@ -236,8 +231,7 @@ class Oracle:
         if largest is None:
             return [np.ones(leaf.data.shape, dtype=bool) for leaf in self.native]
         try:
-            with torch.no_grad():
-                _, leaves = _leaves(_called(self._make(), largest))
+            _, leaves = _leaves(answer(self._make(), largest))
         except OutsideDomain:
             return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.native]
         return [
@@ -254,7 +248,7 @@ class Oracle:
             reference = copy.deepcopy(reference)
         wide = self._wide_arguments if arguments is None else _double(arguments)
         with lifting(mode, widening=self._holds_tensors):
-            result = _called(reference, wide)
+            result = answer(reference, wide.copied())
         return _leaves(result)[1]
 
 
@@ -275,36 +269,19 @@ def required_regime(make: Make, arguments: Arguments) -> str:
     return "tf32" if recurrent or "convolution" in met else "fp32"
 
 
-def _called(reference: Callable[..., Any], arguments: Arguments) -> Any:
-    args = arrays.map_leaves(arguments.args, _fresh)
-    kwargs = arrays.map_leaves(dict(arguments.kwargs), _fresh)
-    try:
-        return reference(*args, **kwargs)
-    except Exception as error:
-        raise OutsideDomain(f"{type(error).__name__}: {error}") from error
-
-
-def _fresh(path: str, value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
-
-
 def _double(arguments: Arguments) -> Arguments:
     def widen(path: str, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value.double()
         return value
 
-    return Arguments(
-        init_args=arguments.init_args,
-        init_kwargs=arguments.init_kwargs,
-        args=arrays.map_leaves(arguments.args, widen),
-        kwargs=arrays.map_leaves(dict(arguments.kwargs), widen),
-    )
+    return arguments.mapped(widen)
 
 
 def _has_nonfinite(arguments: Arguments) -> bool:
-    tensors = arrays.tensors_in((arguments.args, dict(arguments.kwargs)))
-    return any(t.is_floating_point() and not bool(t.isfinite().all()) for _, t in tensors)
+    return any(
+        t.is_floating_point() and not bool(t.isfinite().all()) for _, t in arguments.tensors()
+    )
 
 
 def _with_huge(arguments: Arguments) -> Arguments | None:
@@ -320,12 +297,7 @@ def _with_huge(arguments: Arguments) -> Arguments | None:
         found = found or bool(huge.any())
         return torch.where(huge, item.sign() * largest, item)
 
-    changed = Arguments(
-        init_args=arguments.init_args,
-        init_kwargs=arguments.init_kwargs,
-        args=arrays.map_leaves(arguments.args, raised),
-        kwargs=arrays.map_leaves(dict(arguments.kwargs), raised),
-    )
+    changed = arguments.mapped(raised)
     return changed if found else None
 
 
@@ -338,12 +310,7 @@ def _finite(arguments: Arguments, scale: float) -> Arguments:
             return torch.where(item.isfinite(), item, drawn.to(item.dtype))
         return item
 
-    return Arguments(
-        init_args=arguments.init_args,
-        init_kwargs=arguments.init_kwargs,
-        args=arrays.map_leaves(arguments.args, replace),
-        kwargs=arrays.map_leaves(dict(arguments.kwargs), replace),
-    )
+    return arguments.mapped(replace)
 
 
 def _leaves(result: Any) -> tuple[str, list[Leaf]]:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from adjudge import arrays
-from adjudge.weights import construct
+from adjudge.weights import construct, described
 from adjudge.worker import device_face, integrity, memory, protocol, sandbox
 
 _TRITON = importlib.util.find_spec("triton") is not None
@@ -149,12 +149,7 @@ class _Session:
                 built = self._construct(header, shared, False)
         except BaseException as error:
             return {"status": "raised", **self._raised(error, "construct")}
-        rows = []
-        if isinstance(built, torch.nn.Module):
-            for name, tensor in built.state_dict().items():
-                values = arrays.to_numpy(tensor)
-                digest = hashlib.sha256(values.tobytes()).hexdigest()
-                rows.append([name, list(tensor.shape), arrays.dtype_name(tensor.dtype), digest])
+        rows = described(built) if isinstance(built, torch.nn.Module) else []
         return {"status": "described", "weights": rows}
 
     def _run(self, header: dict[str, Any], shared: mmap.mmap) -> tuple[dict[str, Any], int]:
