@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from adjudge.inputs.sampler import Sampler
 from adjudge.observation import Observation, OutputTensor, Status
-from adjudge.oracle import Oracle, required_regime
+from adjudge.oracle import Oracle
 from adjudge.oracle.regimes import REGIMES, regime
 from adjudge.oracle.statistics import element_multiple, student_quantile, student_tail
 from adjudge.program import Arguments
@@ -253,7 +253,7 @@ def test_indices_are_exact_but_not_across_a_tie_that_rounding_makes() -> None:
 
 def test_the_required_regime_follows_the_reference() -> None:
     def of(function: Function, *tensors: torch.Tensor) -> str:
-        return required_regime(lambda: function, Arguments(args=tensors))
+        return oracle(function, *tensors).required
 
     assert of(torch.matmul, drawn(3, 4), drawn(4, 3)) == "fp32"
     assert of(F.conv1d, drawn(1, 2, 9), drawn(2, 2, 3)) == "tf32"

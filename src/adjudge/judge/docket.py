@@ -55,10 +55,6 @@ class Docket:
         self._scene = scene
         self.builder = builder
         self.runner = runner
-        self.required = required
-        #: The regime that the candidate is held to: the required one, or LOOSEST once it has been
-        #: found below that.
-        self.regime = required
         self.grade = "none"
         self.deadline = deadline
         self.timings: dict[str, float] = {}
@@ -69,6 +65,11 @@ class Docket:
         self._answerable: set[Probe] = set()
         self._confirmed: set[tuple[Probe, tuple[str, ...], str]] = set()
         self._oracles: OrderedDict[Probe, Oracle] = OrderedDict()
+        #: The regime that the task requires; "" derives it from the reference.
+        self.required = required or self.oracle(scene.ordinary).required
+        #: The regime that the candidate is held to: the required one, or LOOSEST once it has been
+        #: found below that.
+        self.regime = self.required
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
         self._hung = 0
         self.input_digests: dict[Probe, str] = {}

@@ -16,7 +16,7 @@ from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.docket import Docket
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import scout
-from adjudge.judge.verify import Options, _zygote
+from adjudge.judge.verify import Options, running
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, Program
 from adjudge.task import Candidate
@@ -46,7 +46,7 @@ def replay(
     recipe = decode_recipe(code)
     g = gate(str(recipe["gate"]))
     probe = recipe["probe"]
-    with _zygote(options) as zygote, Runner(zygote, candidate, timeout=options.timeout) as runner:
+    with running(candidate, options) as runner:
         docket = _docket(recipe, program, candidate, runner)
         base = Probe(sizes=recipe["base"])
         finding = shrink.still(docket, g, probe, base)

@@ -20,6 +20,7 @@ from adjudge.contract import (
     Verdict,
     standing_of,
 )
+from adjudge.errors import UsageError
 from adjudge.frontends.examine import RANDOM, examine
 from adjudge.gates import GATES, gate
 from adjudge.gates.protocol import Gate, Scene
@@ -31,7 +32,7 @@ from adjudge.judge.docket import Docket
 from adjudge.judge.planning import crossed
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import Scouted, scout
-from adjudge.oracle import required_regime
+from adjudge.oracle import REGIMES
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
 from adjudge.task import Candidate, Task
@@ -76,15 +77,28 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
         HarnessError: the machine cannot run a worker.
     """
     options = options or Options()
+    if options.required and options.required not in REGIMES:
+        raise UsageError(
+            f"there is no precision regime named {options.required!r}",
+            todo=f"Choose one of {', '.join(REGIMES)}.",
+        )
     gates = tuple(gate(name) for name in options.gates) if options.gates else GATES
     start = time.perf_counter()
+    with running(candidate, options) as runner:
+        return _Trial(program, candidate, options, gates, runner, start).verdict()
+
+
+@contextmanager
+def running(candidate: Candidate, options: Options) -> Iterator[Runner]:
+    """A runner for the candidate, and torch in the state in which judges compare: a verdict and its
+    replay must not differ in it."""
     with (
         _one_thread(),
         _quiet(),
         _zygote(options) as zygote,
         Runner(zygote, candidate, timeout=options.timeout) as runner,
     ):
-        return _Trial(program, candidate, options, gates, runner, start).verdict()
+        yield runner
 
 
 @contextmanager
@@ -173,10 +187,6 @@ class _Trial:
 
     def _docket(self, scouted: Scouted) -> Docket:
         ordinary = Probe(sizes=scouted.discovery.base)
-        arguments = scouted.builder.arguments(ordinary)
-        required = self.options.required or required_regime(
-            scouted.builder.make(ordinary, arguments), arguments
-        )
         scene = Scene(
             task=self.program.task,
             candidate=self.candidate,
@@ -187,6 +197,7 @@ class _Trial:
         deadline = None
         if self.options.budget is not None:
             deadline = time.monotonic() + self.options.budget
+        required = self.options.required
         docket = Docket(scene, scouted.builder, self.runner, required=required, deadline=deadline)
         for case, observation in scouted.runs:
             docket.record(case, observation)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from adjudge.oracle.regimes import REGIMES
 
 if TYPE_CHECKING:
-    from adjudge.oracle.evaluate import Oracle, required_regime
+    from adjudge.oracle.evaluate import Oracle
 
-__all__ = ["REGIMES", "Oracle", "required_regime"]
+__all__ = ["REGIMES", "Oracle"]
 
 
 def __getattr__(name: str) -> Any:
     # Evaluating needs torch; naming a regime does not.
-    if name in ("Oracle", "required_regime"):
-        from adjudge.oracle import evaluate
+    if name == "Oracle":
+        from adjudge.oracle.evaluate import Oracle
 
-        return getattr(evaluate, name)
+        return Oracle
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

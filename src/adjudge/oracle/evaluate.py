@@ -59,8 +59,6 @@ class Oracle:
         #: Runs drawn and the sums of their squared deviations, by regime, law and stream.
         self._squares: dict[tuple[str, bool, int], tuple[int, list[Array]]] = {}
         self.structure = ""
-        #: Operations without a rule, met on the way.
-        self.whole: set[str] = set()
 
     @cached_property
     def native(self) -> list[Leaf]:
@@ -77,7 +75,7 @@ class Oracle:
         """The same in float64."""
         mode = Lifted(self.dtype)
         leaves = self._lifted_run(mode)
-        self.met = mode.met
+        self._met = mode.met
         return leaves
 
     @cached_property
@@ -89,6 +87,23 @@ class Oracle:
             tensors += list(reference.parameters())
         floats = [t.dtype for t in tensors if t.is_floating_point()]
         return floats[0] if floats else torch.float32
+
+    @cached_property
+    def required(self) -> str:
+        """The regime that the reference's own default flags give on a GPU: cuDNN convolutions and
+        recurrent layers default to tf32, matrix products do not; half-precision references to their
+        own operands."""
+        try:
+            _ = self.exact
+        except OutsideDomain:
+            return "fp32"
+        if self.dtype in (torch.float16, torch.bfloat16):
+            return "fp16xfp32" if self.dtype is torch.float16 else "bf16xfp32"
+        reference = self._wide_reference
+        recurrent = isinstance(reference, torch.nn.Module) and any(
+            isinstance(module, torch.nn.RNNBase) for module in reference.modules()
+        )
+        return "tf32" if recurrent or "convolution" in self._met else "fp32"
 
     def compare(
         self, observation: Observation, name: str, *, confirm: bool = False, lenient: bool = False
@@ -160,7 +175,6 @@ class Oracle:
                 with np.errstate(all="ignore"):
                     off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
                     total += np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
-            self.whole |= mode.whole
         runs = max(done, samples)
         self._squares[key] = (runs, squares)
         return [np.sqrt(total / runs) for total in squares]
@@ -250,23 +264,6 @@ class Oracle:
         with lifting(mode, widening=self._holds_tensors):
             result = answer(reference, wide.copied())
         return _leaves(result)[1]
-
-
-def required_regime(make: Make, arguments: Arguments) -> str:
-    """What the reference's own default flags give on a GPU: cuDNN convolutions and recurrent layers
-    default to tf32, matrix products do not; half-precision references to their own operands."""
-    oracle = Oracle(make, arguments, generic=True)
-    try:
-        met = (oracle.exact, oracle.met)[1]
-    except OutsideDomain:
-        return "fp32"
-    if oracle.dtype in (torch.float16, torch.bfloat16):
-        return "fp16xfp32" if oracle.dtype is torch.float16 else "bf16xfp32"
-    reference = make()
-    recurrent = isinstance(reference, torch.nn.Module) and any(
-        isinstance(module, torch.nn.RNNBase) for module in reference.modules()
-    )
-    return "tf32" if recurrent or "convolution" in met else "fp32"
 
 
 def _double(arguments: Arguments) -> Arguments:

@@ -41,8 +41,6 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._native = native
         self._noise = noise
-        #: Operations that no rule knows, left whole.
-        self.whole: set[str] = set()
         #: Names of all primitive operations met.
         self.met: set[str] = set()
 
@@ -89,7 +87,6 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         ):
             with self:
                 return func.decompose(*args, **kwargs)
-        self.whole.add(name)
         # No rule: a handful of roundings, and the sum's law is unknown.
         return self._noisy(func(*args, **kwargs), 4.0)
 
