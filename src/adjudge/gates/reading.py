@@ -46,6 +46,9 @@ class State(StrEnum):
 
 #: Endings that leave no answer and are nobody's fault but the candidate's.
 _FATAL = {Status.CRASHED, Status.UNREADABLE}
+#: Seconds of an ordinary run below which a run of the same size that takes the patient limit (sixty
+#: times as much; the docket gives it) hangs.
+QUICK = 0.5
 #: Endings that `tampers` owns: the process that loaded the candidate broke off or broke the protocol.
 ESCAPES = {Status.EXITED, Status.MALFORMED}
 
@@ -59,6 +62,8 @@ def state(evidence: Evidence, probe: Probe) -> State:
         return State.BROKEN
     if observation.status is Status.RAISED:
         return State.BROKEN if _must_answer(evidence.scene, probe) else State.REFUSED
+    if observation.status is Status.HUNG and owes_quickness(evidence, probe):
+        return State.BROKEN
     if not observation.answered:
         return State.UNDECIDED
     comparison = evidence.compare(probe)
@@ -70,6 +75,20 @@ def state(evidence: Evidence, probe: Probe) -> State:
 def _must_answer(scene: Scene, probe: Probe) -> bool:
     """A refusal is an exception away from the native point; at it, there is nothing to refuse."""
     return scene.is_declared(probe) and not probe.factors
+
+
+def owes_quickness(evidence: Evidence, probe: Probe) -> bool:
+    """Whether no answer within the limit is the candidate's doing and not a slow runner's: it answers
+    as large an input at once where nothing is unusual."""
+    scene = evidence.scene
+    ordinary = evidence.observations.get(scene.ordinary)
+    return (
+        ordinary is not None
+        and ordinary.answered
+        and ordinary.seconds < QUICK
+        and probe.sizes == scene.ordinary.sizes
+        and not probe.history
+    )
 
 
 def unusual(scene: Scene, probe: Probe) -> tuple[str, ...]:
@@ -227,6 +246,9 @@ def _no_answer(probe: Probe, observation: Observation) -> Violation:
     if observation.status is Status.UNREADABLE:
         message = f"returned something that is not tensors: {observation.ending}"
         return Violation(probe=probe, signature="unreadable", message=message)
+    if observation.status is Status.HUNG:
+        message = f"hangs where the ordinary run answers at once: {observation.ending}"
+        return Violation(probe=probe, signature="hung", message=message)
     message = f"the process died: {observation.ending}"
     return Violation(probe=probe, signature="crashed", message=message)
 
@@ -398,7 +420,7 @@ def decide_bits(
             continue
         baselines[probe] = baseline
         if not observation.answered:
-            if observation.status in _FATAL:
+            if state(evidence, probe) is State.BROKEN:
                 other_failures.append(probe)
             elif observation.status is not Status.RAISED:
                 undecided = undecided_reason(evidence, probe)

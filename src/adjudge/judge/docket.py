@@ -7,12 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import prod
 
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import State as ProbeState
-from adjudge.gates.reading import reductions, scope_of, state, unusual
+from adjudge.gates.reading import owes_quickness, reductions, scope_of, state, unusual
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
@@ -34,7 +35,10 @@ _VALUE_FREE_LAYOUTS = {
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
 
-#: Observations that say nothing more when seen once more: the candidate hangs.
+#: Seconds given to a run that should have answered at once, before it counts as a hang.
+PATIENT_SECONDS = 30.0
+
+#: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
 
 Progress = Callable[[str, int, int], None]
@@ -71,7 +75,8 @@ class Docket:
         #: found below that.
         self.regime = self.required
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
-        self._hung = 0
+        #: Sizes of the runs that did not answer in time.
+        self._hung: list[int] = []
         self.input_digests: dict[Probe, str] = {}
 
     @property
@@ -109,7 +114,11 @@ class Docket:
                 running = courier.submit(self.runner.run, case)
                 if previous is not None:
                     state(self, previous)
-                self.record(case, running.result())
+                observation = running.result()
+                if observation.status is Status.HUNG and owes_quickness(self, probe):
+                    # Before a hang convicts, the machine's own load must not explain it.
+                    observation = self.runner.run(case, timeout=PATIENT_SECONDS)
+                self.record(case, observation)
                 previous = probe
         if progress is not None and wanted:
             progress(what, len(wanted), len(wanted))
@@ -119,7 +128,7 @@ class Docket:
         if self.deadline is not None and time.monotonic() > self.deadline:
             self._skipped[probe] = "budget: the time allowed was spent on cheaper probes"
             return None
-        if self._hung >= PATIENCE:
+        if sum(size <= _size(probe) for size in self._hung) >= PATIENCE:
             self._skipped[probe] = "the candidate did not answer in time, twice"
             return None
         try:
@@ -137,7 +146,8 @@ class Docket:
     def record(self, case: Case, observation: Observation) -> None:
         self._observations[case.probe] = observation
         self.input_digests[case.probe] = case.digest
-        self._hung += observation.status is Status.HUNG
+        if observation.status is Status.HUNG:
+            self._hung.append(_size(case.probe))
 
     def close_reductions(self) -> None:
         """Runs the reductions of failing probes that no gate asked for, so that faults find owners."""
@@ -330,6 +340,10 @@ class View:
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self._docket.reference_moves(probe, other)
+
+
+def _size(probe: Probe) -> int:
+    return prod(max(1, size) for _, size in probe.sizes)
 
 
 def _value_point(probe: Probe) -> Probe:

@@ -216,7 +216,8 @@ class _Trial:
             planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
         self.shared = len(planned) - len(set(planned))
         # The dear runs last: a time budget should not be spent on them.
-        return sorted(planned, key=lambda probe: probe.sizes == docket.scene.discovery.native)
+        native, base = docket.scene.discovery.native, docket.scene.discovery.base
+        return sorted(planned, key=lambda probe: probe.sizes == native != base)
 
     def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
         name = g.CONTRACT.identifier
