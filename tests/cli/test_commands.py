@@ -65,6 +65,8 @@ def test_a_correct_kernel_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
         ["verify", str(SOFTMAX / "broken.py"), "--reference", "nothing.py"],
         ["verify", str(SOFTMAX / "broken.py"), "--gates", "wrong-valu"],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "soon"],
+        ["verify", str(SOFTMAX / "broken.py"), "--required", "fp33"],
+        ["verify", str(SOFTMAX / "broken.py"), "--json", "no/such/folder/record.json"],
         ["verify"],
         ["verify", "--frobnicate"],
         ["replay", "rubbish", str(SOFTMAX / "broken.py")],
@@ -81,6 +83,12 @@ def test_mistakes_end_with_two_and_no_traceback(
     shown = capfd.readouterr()
     assert shown.out + shown.err
     assert "Traceback" not in shown.err
+
+
+def test_what_could_not_be_judged_is_not_clean(tmp_path: Path) -> None:
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text("import torch\nclass ModelNew(torch.nn.Module):\n    pass\n")
+    assert run(["verify", str(candidate), "--reference", str(SOFTMAX / "reference.py")]) != 0
 
 
 def test_a_near_miss_is_suggested(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """The command line. One file a command; each imports what it needs when it runs.
 
-Exit codes: 0 clean, 1 a violation, 2 the user's mistake, 3 our own fault.
+Exit codes: 0 clean, 1 a violation, 2 the user's mistake, 3 our own fault, or nothing could be judged.
 """
 
 from __future__ import annotations

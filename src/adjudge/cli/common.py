@@ -12,6 +12,8 @@ from adjudge.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from adjudge.contract import Verdict
+
 Isolation = Literal["full", "none"]
 Advance = Callable[[str, int, int], None]
 
@@ -37,6 +39,39 @@ def reference_of(candidate: Path, reference: Path | None) -> Path:
             todo=f"Pass --reference FILE, or put a {REFERENCE} beside the candidate.",
         )
     return beside
+
+
+def exit_code(verdict: Verdict) -> int:
+    """What was not judged is neither clean nor a violation: that is our own fault's code."""
+    from adjudge.cli import CLEAN, FAULT, VIOLATION
+    from adjudge.contract import Standing
+
+    codes = {Standing.SOUND: CLEAN, Standing.INCONCLUSIVE: FAULT}
+    return codes.get(verdict.standing, VIOLATION)
+
+
+def show(
+    verdict: Verdict,
+    candidate: Path,
+    reference: Path,
+    *,
+    verbose: bool = False,
+    table: bool = True,
+) -> None:
+    """Prints the report, with lines that replay from here."""
+    from rich.console import Console
+
+    from adjudge.gates import GATES
+    from adjudge.report.terminal import verdict_report
+
+    report = verdict_report(
+        verdict,
+        summaries={g.CONTRACT.identifier: g.CONTRACT.summary for g in GATES},
+        replay_tail=f"{candidate} --reference {reference}",
+        verbose=verbose,
+        table=table,
+    )
+    Console(highlight=False).print(report, crop=False)
 
 
 @contextmanager

@@ -18,19 +18,17 @@ def demo(folder: Path = Path("examples"), /) -> int:
     from adjudge.cli import CLEAN, VIOLATION, common
     from adjudge.contract import Standing
     from adjudge.errors import UsageError
-    from adjudge.gates import GATES
 
     examples = sorted(path.parent for path in folder.glob("*/reference.py"))
     if not examples:
         raise UsageError("there is no example here", where=str(folder))
     console = Console(highlight=False)
-    summaries = {g.CONTRACT.identifier: g.CONTRACT.summary for g in GATES}
     surprises = 0
     with common.progress(Console(stderr=True)) as advance:
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.verify import Options, verify
-        from adjudge.report.terminal import verdict_line, verdict_report
+        from adjudge.report.terminal import verdict_line
         from adjudge.worker.client import Zygote
 
         with Zygote.start() as zygote:
@@ -42,11 +40,7 @@ def demo(folder: Path = Path("examples"), /) -> int:
                     program, candidate = kernelbench.load(path, example / "reference.py")
                     verdict = verify(program, candidate, options)
                     if verdict.violations:
-                        tail = f"{path} --reference {example / 'reference.py'}"
-                        report = verdict_report(
-                            verdict, summaries=summaries, replay_tail=tail, table=False
-                        )
-                        console.print(report, crop=False)
+                        common.show(verdict, path, example / "reference.py", table=False)
                     else:
                         console.print(verdict_line(verdict))
                     surprises += (verdict.standing is Standing.SOUND) != expected

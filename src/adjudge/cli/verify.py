@@ -47,16 +47,15 @@ def verify(
     """
     from rich.console import Console
 
-    from adjudge.cli import CLEAN, VIOLATION
-    from adjudge.contract import Standing
-    from adjudge.errors import HarnessError
-    from adjudge.gates import GATES
+    from adjudge.errors import UsageError
     from adjudge.gates import gate as gate_named
 
     names = tuple(name.strip() for name in gates.split(",") if name.strip())
     for name in names:
         gate_named(name)
     reference = common.reference_of(candidate, reference)
+    if json is not None and not json.parent.is_dir():
+        raise UsageError("there is no folder to write the record to", where=str(json.parent))
     with common.progress(Console(stderr=True)) as advance:
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
@@ -73,26 +72,15 @@ def verify(
             progress=advance,
         )
         verdict = judge(program, under_judgement, options)
-    text = None
-    if json is not None:
-        from adjudge.record import to_json
+    from adjudge.record import to_json
 
-        text = to_json(verdict)
-        if str(json) != "-":
-            try:
-                json.write_text(text + "\n", encoding="utf-8")
-            except OSError as error:
-                raise HarnessError(f"the record cannot be written to {json}: {error}") from error
     if str(json) == "-":
-        print(text)
-    else:
-        from adjudge.report.terminal import verdict_report
-
-        tail = f"{candidate} --reference {reference}"
-        summaries = {g.CONTRACT.identifier: g.CONTRACT.summary for g in GATES}
-        Console(highlight=False).print(
-            verdict_report(verdict, summaries=summaries, replay_tail=tail, verbose=verbose),
-            crop=False,
-        )
-    broken = verdict.standing in (Standing.VIOLATING, Standing.FRAGILE)
-    return VIOLATION if broken else CLEAN
+        print(to_json(verdict))
+        return common.exit_code(verdict)
+    common.show(verdict, candidate, reference, verbose=verbose)
+    if json is not None:
+        try:
+            json.write_text(to_json(verdict) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"the record cannot be written: {error}", where=str(json)) from error
+    return common.exit_code(verdict)
