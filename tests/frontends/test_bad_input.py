@@ -12,6 +12,7 @@ from adjudge.contract import Standing, Verdict
 from adjudge.errors import UsageError
 from adjudge.frontends import kernelbench
 from adjudge.frontends.examine import examine
+from adjudge.judge import docket
 from adjudge.judge.verify import Options, verify
 from adjudge.symbols import shrunken
 from adjudge.worker.client import Zygote
@@ -119,6 +120,23 @@ def test_a_candidate_that_never_answers_is_not_sound(candidate: str, zygote: Zyg
     verdict = _judged(REFERENCE, candidate, zygote)
     assert verdict.standing is not Standing.SOUND
     assert all(finding.reason for finding in verdict.findings)
+
+
+def test_hanging_on_what_would_convict_is_a_violation(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = "import time\n" + CANDIDATE.replace(
+        "return", "time.sleep(0 if torch.isfinite(x).all() else 600)\n        return"
+    )
+    monkeypatch.setattr(docket, "PATIENT_SECONDS", 2.0)
+    program, candidate = kernelbench.from_source(REFERENCE, hanging, "hanging")
+    options = Options(zygote=zygote, timeout=1.0, gates=("wrong-value", "drops-nonfinite"))
+    verdict = verify(program, candidate, options)
+    assert verdict.standing is Standing.FRAGILE
+    (finding,) = verdict.violations
+    assert finding.gate == "drops-nonfinite"
+    assert finding.violation is not None
+    assert finding.violation.signature == "hung"
 
 
 def test_a_reference_that_raises_is_inconclusive(zygote: Zygote) -> None:

@@ -220,7 +220,12 @@ def value_violation(evidence: Evidence, probe: Probe) -> tuple[Violation, bool]:
     if not observation.answered:
         return _no_answer(probe, observation), True
     c = evidence.compare(probe)
-    violation = Violation(
+    return compared_violation(probe, observation, c), c.exact
+
+
+def compared_violation(probe: Probe, observation: Observation, c: Comparison) -> Violation:
+    """What a comparison that failed says, as evidence."""
+    return Violation(
         probe=probe,
         signature=c.outcome,
         message=c.reason or _sentence(c),
@@ -235,7 +240,6 @@ def value_violation(evidence: Evidence, probe: Probe) -> tuple[Violation, bool]:
         beyond_worst_case=c.beyond_worst_case,
         digests=observation.digests,
     )
-    return violation, c.exact
 
 
 def _no_answer(probe: Probe, observation: Observation) -> Violation:

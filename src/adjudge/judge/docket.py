@@ -10,10 +10,17 @@ from dataclasses import replace
 from math import prod
 
 from adjudge import arrays
-from adjudge.contract import Finding, Outcome, Scope, Violation
+from adjudge.contract import Finding, Outcome, Scope
 from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import State as ProbeState
-from adjudge.gates.reading import owes_quickness, reductions, scope_of, state, unusual
+from adjudge.gates.reading import (
+    compared_violation,
+    owes_quickness,
+    reductions,
+    scope_of,
+    state,
+    unusual,
+)
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
@@ -215,7 +222,7 @@ class Docket:
     def settle_grade(self) -> None:
         """Finds the strictest regime that the ordinary runs meet.
 
-        A candidate below the required precision is convicted of that once; elsewhere only errors
+        A candidate convicted of a lower precision is convicted of that once; elsewhere only errors
         that no precision explains are another fault.
         """
         ordinary = self.scene.ordinary
@@ -226,9 +233,10 @@ class Docket:
         ranks = [REGIMES.index(g) if g in REGIMES else len(REGIMES) for g in grades]
         worst = max(ranks)
         self.grade = REGIMES[worst] if worst < len(REGIMES) else "none"
-        if worst < len(REGIMES):
-            low = worst > REGIMES.index(self.required)
-            self.regime = LOOSEST if low else self.required
+        # The grade is never widened by the reference's own error, a conviction is: only the latter
+        # loosens what the rest is held to.
+        if self.below_required() is not None:
+            self.regime = LOOSEST
 
     def below_required(self) -> Finding | None:
         if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
@@ -241,20 +249,10 @@ class Docket:
             c = self._compared(probe, observation, self.required, confirm=True)
             if not c.broken:
                 continue
-            violation = Violation(
-                probe=probe,
+            violation = replace(
+                compared_violation(probe, observation, c),
                 signature="precision",
                 message=f"meets only {self.grade}, where the task requires {self.required}",
-                where=c.where,
-                index=c.index,
-                expected=c.expected,
-                got=c.got,
-                bound=c.bound,
-                excess=c.excess or None,
-                affected=c.affected,
-                total=c.total,
-                beyond_worst_case=c.beyond_worst_case,
-                digests=observation.digests,
             )
             return Finding(
                 gate="wrong-value",
