@@ -260,6 +260,8 @@ def _no_answer(probe: Probe, observation: Observation) -> Violation:
 def _sentence(c: Comparison) -> str:
     if c.outcome == "class":
         return f"{c.affected} of {c.total} elements are of another class (NaN, infinite, finite)"
+    if c.exact:
+        return f"{c.affected} of {c.total} elements differ"
     return f"{c.affected} of {c.total} elements lie beyond the error an honest kernel can make"
 
 

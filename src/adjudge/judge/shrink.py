@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from adjudge.contract import Finding, Outcome, Scope
+from adjudge.contract import Finding, Scope
 from adjudge.gates.protocol import Gate
 from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
@@ -21,39 +21,48 @@ FEW = 3
 
 def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     """The finding on the smallest probe found, with its scope and its replay line."""
-    violation = finding.violation
-    if violation is None:
+    if finding.violation is None:
         return finding
     finding = _promoted(docket, gate, finding)
-    if violation.signature != "precision":
+    if finding.violation is not None and finding.violation.signature != "precision":
+        # From here on the finding is what `still` gives, which is what a replay will ask for.
+        finding = _adopted(finding, _again(docket, gate, finding.violation.probe))
         finding = _smaller(docket, gate, finding)
     assert finding.violation is not None
     return replace(finding, violation=replace(finding.violation, replay=_line(docket, finding)))
 
 
 def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | None:
-    """The gate's violation on this very probe, judged from `base`, or None."""
+    """The gate's violation on this probe, judged from `base`, or None.
+
+    If a more ordinary probe of the same sizes is convicted too, the finding is on that one.
+    """
     scene = replace(docket.scene, discovery=replace(docket.scene.discovery, base=base.sizes))
     companions = {probe, base, Probe(sizes=probe.sizes), *_baselines(probe)}
-    companions |= {replace(p, sizes=probe.sizes) for p in gate.plan(scene) if _kin(p, probe)}
     docket.run(companions)
     found = gate.decide(View(docket, scene, companions))
     violation = found.violation
-    if found.outcome is not Outcome.VIOLATION or violation is None or violation.probe != probe:
+    if violation is None or violation.probe.sizes != probe.sizes:
         return None
-    if violation.signature == "value" and not docket.confirm(probe).broken:
+    if violation.signature == "value" and not docket.confirm(violation.probe).broken:
         return None
     return found
+
+
+def _again(docket: Docket, gate: Gate, probe: Probe) -> Finding | None:
+    return still(docket, gate, probe, _base_for(docket, gate, probe))
+
+
+def _adopted(finding: Finding, found: Finding | None) -> Finding:
+    """The evidence of `found` in the finding of the whole verdict; `finding` if there is none."""
+    if found is None:
+        return finding
+    return replace(found, scope=finding.scope, probes=finding.probes)
 
 
 def _baselines(probe: Probe) -> Iterator[Probe]:
     for name in probe.factors:
         yield probe.without([name])
-
-
-def _kin(planned: Probe, probe: Probe) -> bool:
-    """Probes of the plan with the same factors: a gate may compare with them."""
-    return planned.factors == probe.factors and planned.history == probe.history
 
 
 def _base_for(docket: Docket, gate: Gate, probe: Probe) -> Probe:
@@ -105,11 +114,9 @@ def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:
             if trials >= TRIALS:
                 return finding
             trials += 1
-            found = still(docket, gate, trial, _base_for(docket, gate, trial))
+            found = _again(docket, gate, trial)
             if found is not None:
-                finding = replace(
-                    found, scope=finding.scope, probes=finding.probes, exact=finding.exact
-                )
+                finding = _adopted(finding, found)
                 break
     return finding
 
