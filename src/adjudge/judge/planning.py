@@ -7,7 +7,7 @@ from dataclasses import replace
 from adjudge.inputs.boundaries import boundary_sizes
 from adjudge.inputs.covering import cover
 from adjudge.probe import Probe, sizes_of
-from adjudge.task import Discovery, Task
+from adjudge.task import Discovery, Task, merged
 
 #: Levels of each factor in the covering array: those that hide faults from one-factor sweeps most
 #: often in the wild (odd shape x strided input, masked row x large logits, empty group x poison).
@@ -16,7 +16,7 @@ _SPECIALS = ("none", "nan@last", "-inf@row", "huge@any")
 _LAYOUTS = ("contiguous", "sliced", "transposed", "misaligned", "side-sliced")
 _FILLS = ("zero", "nan", "finite")
 _HISTORIES: tuple[tuple[str, ...], ...] = ((), ("other",), ("in-place",))
-#: Sizes per symbol: a tail, an odd width past one block, an empty dimension and the base itself.
+#: Sizes per symbol: the base itself, one, an odd width past one block and a small odd one.
 _SIZES_PER_SYMBOL = 4
 
 
@@ -44,7 +44,16 @@ def crossed(task: Task, discovery: Discovery) -> tuple[Probe, ...]:
         levels = {k: v for k, v in row.items() if not k.startswith("size:")}
         probe = replace(Probe(sizes=sizes_of(sizes), seed=1000 + number), **levels)
         probes.append(probe)
-    return tuple(probes)
+    return (*probes, *_empty(task, base))
+
+
+def _empty(task: Task, base: dict[str, int]) -> list[Probe]:
+    """Each dimension empty over poisoned memory: a sum over nothing must still be written.
+
+    Kept out of the array, where an empty row would be the only one of many of its pairs.
+    """
+    names = [symbol.name for symbol in task.symbols if not symbol.init_args]
+    return [Probe(sizes=sizes_of(merged(base, **{name: 0})), fill="nan") for name in names]
 
 
 def _sizes(symbol: object, discovery: Discovery, base: int) -> tuple[int, ...]:

@@ -207,7 +207,11 @@ class _Trial:
         return docket
 
     def _plan(self, docket: Docket) -> list[Probe]:
-        plans = [list(g.plan(docket.scene)) for g in sorted(self.gates, key=_cost)]
+        made = docket.observations
+        plans = [
+            [probe for probe in g.plan(docket.scene) if probe not in made]
+            for g in sorted(self.gates, key=_cost)
+        ]
         # One of each gate in turn, so that a time budget starves none of them.
         planned = [p for turn in zip_longest(*plans) for p in turn if p is not None]
         if docket.scene.ordinary in docket.observations:
