@@ -1,8 +1,10 @@
 """Fairness and recall on real references: the reference itself must be clean, mutants must not.
 
     python benchmarks/fairness.py --corpus FILE.jsonl.gz --out docs/audits/fairness.jsonl
+    python benchmarks/fairness.py --corpus FILE.jsonl.gz --out ... --compiled
 
-Appends one line a verdict and skips what is already there, so that an interrupted run resumes.
+With `--compiled` the candidate is `torch.compile` of the reference, which must be as clean. Appends
+one line a verdict and skips what is already there, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -22,19 +24,21 @@ from adjudge import arrays
 from adjudge.frontends import kernelbench
 from adjudge.inputs.sampler import Sampler
 from adjudge.judge.digest import gates_digest
-from adjudge.judge.verify import Options, verify
+from adjudge.judge.verify import RUN_SECONDS, Options, verify
 from adjudge.program import Program
 from adjudge.symbols import shrunken
 from adjudge.weights import construct
 from adjudge.worker.client import Zygote
 
+#: Seconds for one run where it may compile: a deep model's graph on one core.
+COMPILE_SECONDS = 120.0
+
 
 def judge(
-    program: Program, row: corpus.Row, kind: str, source: str, zygote: Zygote, budget: float
+    program: Program, row: corpus.Row, kind: str, source: str, options: Options
 ) -> dict[str, Any]:
     start = time.perf_counter()
     candidate = kernelbench.candidate_from(source, row["problem"])
-    options = Options(zygote=zygote, budget=budget, examine=False)
     verdict = verify(program, candidate, options)
     return {
         "problem": row["problem"],
@@ -78,6 +82,15 @@ def _unjudged(row: corpus.Row, kind: str, **facts: Any) -> dict[str, Any]:
     return {"problem": row["problem"], "kind": kind, "gates": gates_digest(), **facts}
 
 
+def _kinds(reference: str, compiled: bool, planted: bool) -> dict[str, str]:
+    """Kind -> candidate source."""
+    if compiled:
+        return {"compiled": reference + mutants.COMPILED}
+    return {"reference": reference + mutants.HONEST} | (
+        mutants.mutants(reference) if planted else {}
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
@@ -85,6 +98,7 @@ def main() -> None:
     parser.add_argument("--per-level", type=int, default=20)
     parser.add_argument("--only", default="", help="substring of the problem's name")
     parser.add_argument("--no-mutants", action="store_true")
+    parser.add_argument("--compiled", action="store_true", help="judge torch.compile of each")
     parser.add_argument("--shard", default="0/1", help="this part of the tasks, out of how many")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
     options = parser.parse_args()
@@ -94,24 +108,33 @@ def main() -> None:
             held = json.loads(line)
             if held["gates"] == gates_digest():
                 done.add((held["problem"], held["kind"]))
-    with Zygote.start(isolation="full", face="cuda", allow_compiler=False) as zygote:
+    compiled = options.compiled
+    face = "cpu" if compiled else "cuda"
+    with Zygote.start(isolation="full", face=face, allow_compiler=compiled) as zygote:
+        how = Options(
+            zygote=zygote,
+            budget=options.budget,
+            examine=False,
+            face=face,
+            allow_compiler=compiled,
+            timeout=COMPILE_SECONDS if compiled else RUN_SECONDS,
+        )
         part, parts = map(int, options.shard.split("/"))
         for row in corpus.tasks(options.corpus, per_level=options.per_level)[part::parts]:
             if options.only not in row["problem"]:
                 continue
-            kinds = {"reference": row["reference"] + mutants.HONEST}
-            if not options.no_mutants:
-                kinds |= mutants.mutants(row["reference"])
+            kinds = _kinds(row["reference"], compiled, not options.no_mutants)
             kinds = {k: text for k, text in kinds.items() if (row["problem"], k) not in done}
             if not kinds:
                 continue
             program = kernelbench.KernelBenchProgram(row["reference"], row["problem"])
             for kind, source in kinds.items():
                 try:
-                    if kind != "reference" and equivalent(program, source):
+                    honest = kind in ("reference", "compiled")
+                    if not honest and equivalent(program, source):
                         line = _unjudged(row, kind, standing="equivalent", findings={})
                     else:
-                        line = judge(program, row, kind, source, zygote, options.budget)
+                        line = judge(program, row, kind, source, how)
                 except Exception as error:
                     line = _unjudged(row, kind, fault=f"{type(error).__name__}: {error}")
                 with options.out.open("a") as sink:

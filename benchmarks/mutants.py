@@ -10,7 +10,13 @@ import ast
 
 HONEST = "\n\nclass ModelNew(Model):\n    pass\n"
 
+#: Graphs are compiled anew for sizes that the ones before do not cover. Past Dynamo's usual eight, it
+#: would quietly run the reference as it is.
 COMPILED = """
+
+torch._dynamo.config.recompile_limit = 256
+torch._dynamo.config.accumulated_recompile_limit = 1024
+
 
 class ModelNew(Model):
     def __init__(self, *args, **kwargs):

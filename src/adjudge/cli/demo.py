@@ -18,20 +18,21 @@ def demo(folder: Path = Path("examples"), /) -> int:
     from adjudge.cli import CLEAN, VIOLATION, common
     from adjudge.contract import Standing
     from adjudge.errors import UsageError
+    from adjudge.worker.launch import Launch
 
     examples = sorted(path.parent for path in folder.glob("*/reference.py"))
     if not examples:
         raise UsageError("there is no example here", where=str(folder))
     console = Console(highlight=False)
     surprises = 0
-    with common.progress(Console(stderr=True)) as advance:
+    with common.progress(Console(stderr=True)) as advance, Launch() as launch:
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.verify import Options, verify
         from adjudge.report.terminal import verdict_line
         from adjudge.worker.client import Zygote
 
-        with Zygote.start() as zygote:
+        with Zygote(launch) as zygote:
             options = Options(zygote=zygote, progress=advance)
             for example in examples:
                 console.rule(example.name, align="left")

@@ -32,17 +32,19 @@ def replay(
 
     from adjudge.cli import CLEAN, VIOLATION
     from adjudge.inputs.codec import decode_recipe
+    from adjudge.worker.launch import Launch
 
     decode_recipe(code)
     reference = common.reference_of(candidate, reference)
-    with common.progress(Console(stderr=True)) as advance:
+    with common.progress(Console(stderr=True)) as advance, Launch(isolation=isolation) as launch:
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.replay import replay as judge
         from adjudge.judge.verify import Options
+        from adjudge.worker.client import Zygote
 
         program, under_judgement = kernelbench.load(candidate, reference)
-        options = Options(isolation=isolation, progress=advance)
+        options = Options(isolation=isolation, progress=advance, zygote=Zygote(launch))
         result = judge(code, program, under_judgement, options)
     from adjudge.report.terminal import replay_report
 

@@ -49,6 +49,7 @@ def verify(
 
     from adjudge.errors import UsageError
     from adjudge.gates import gate as gate_named
+    from adjudge.worker.launch import Launch
 
     names = tuple(name.strip() for name in gates.split(",") if name.strip())
     for name in names:
@@ -56,11 +57,12 @@ def verify(
     reference = common.reference_of(candidate, reference)
     if json is not None and not json.parent.is_dir():
         raise UsageError("there is no folder to write the record to", where=str(json.parent))
-    with common.progress(Console(stderr=True)) as advance:
+    with common.progress(Console(stderr=True)) as advance, Launch(isolation=isolation) as launch:
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.verify import Options
         from adjudge.judge.verify import verify as judge
+        from adjudge.worker.client import Zygote
 
         advance("reading the reference", 0, 0)
         program, under_judgement = kernelbench.load(candidate, reference)
@@ -68,6 +70,7 @@ def verify(
             budget=budget,
             gates=names or None,
             isolation=isolation,
+            zygote=Zygote(launch),
             required=required,
             progress=advance,
         )

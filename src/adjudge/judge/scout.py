@@ -47,8 +47,13 @@ class Scouted:
     no_native: str = ""
 
 
-def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
+def scout(
+    program: Program, base: Sizes, runner: Runner, *, first_seconds: float = FIRST_SECONDS
+) -> Scouted:
     """Runs the candidate at the base point, and at the native one if it answers only there.
+
+    Args:
+        first_seconds: that a first run may take before a smaller point is looked for.
 
     Raises:
         OutsideDomain: the reference answers at neither point.
@@ -57,11 +62,11 @@ def scout(program: Program, base: Sizes, runner: Runner) -> Scouted:
     weights = match_weights(program, base, runner)
     builder = CaseBuilder(program, by_name=weights == "by name")
     runs = []
-    case, observation = _first_run(builder, Probe(sizes=base), runner, FIRST_SECONDS)
+    case, observation = _first_run(builder, Probe(sizes=base), runner, first_seconds)
     for lighter in _lighter(program, base):
         if observation.status is not Status.HUNG and observation.seconds < ORDINARY_SECONDS:
             break
-        found = _first_run(builder, Probe(sizes=lighter), runner, FIRST_SECONDS)
+        found = _first_run(builder, Probe(sizes=lighter), runner, first_seconds)
         if observation.answered and not found[1].answered:
             break  # A slow answer says more than a refusal of a size too small.
         base, (case, observation) = lighter, found

@@ -31,7 +31,7 @@ from adjudge.judge.digest import gates_digest
 from adjudge.judge.docket import Docket
 from adjudge.judge.planning import crossed
 from adjudge.judge.runner import Runner
-from adjudge.judge.scout import Scouted, scout
+from adjudge.judge.scout import FIRST_SECONDS, Scouted, scout
 from adjudge.oracle import REGIMES
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
@@ -165,7 +165,10 @@ class _Trial:
             return self._no_verdict(RANDOM, doubts)
         try:
             with self._timed("scout"):
-                scouted = scout(self.program, base, self.runner)
+                # What a compiler takes at first says nothing about the size.
+                slow = self.options.allow_compiler
+                first = self.options.timeout if slow else FIRST_SECONDS
+                scouted = scout(self.program, base, self.runner, first_seconds=first)
         except OutsideDomain as why:
             return self._no_verdict(f"the reference does not answer: {why}", doubts)
         if scouted.no_native:

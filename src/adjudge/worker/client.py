@@ -10,8 +10,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -26,6 +24,7 @@ from adjudge.observation import Observation, Raised, Status
 from adjudge.task import Candidate
 from adjudge.worker import protocol, replies
 from adjudge.worker.images import Arena, TensorImage
+from adjudge.worker.launch import Launch
 
 __all__ = ["Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
 
@@ -79,11 +78,23 @@ class Zygote:
     It never holds a task or an answer, and never runs a tensor operation.
     """
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], channel: socket.socket, ready: dict[str, Any]
-    ) -> None:
-        self._process = process
-        self._channel = channel
+    def __init__(self, launch: Launch) -> None:
+        """Waits until the launched process can fork.
+
+        Raises:
+            HarnessError: it did not come up.
+        """
+        self._launch = launch
+        self._channel = launch.channel
+        self._channel.settimeout(START_SECONDS)
+        try:
+            message = protocol.receive(self._channel)
+        except (OSError, protocol.Broken) as error:
+            launch.close()
+            raise HarnessError(f"the worker's parent process did not start: {error}") from error
+        if message is None:
+            raise HarnessError(f"the worker's parent process died at start:\n{launch.last_words()}")
+        ready = message[0]
         self.layers: tuple[str, ...] = tuple(str(x) for x in ready.get("layers", ()))
         self.device = str(ready.get("device", "cpu"))
 
@@ -91,35 +102,12 @@ class Zygote:
     def start(
         cls, *, isolation: str = "full", face: str = "cuda", allow_compiler: bool = False
     ) -> Zygote:
-        """Starts the process and waits until it can fork.
+        """Launches the process and waits until it can fork.
 
         Raises:
             HarnessError: it did not come up.
         """
-        ours, theirs = socket.socketpair()
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTORCH_JIT": "0"}
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-        command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
-        command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
-        process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        theirs.close()
-        ours.settimeout(START_SECONDS)
-        try:
-            message = protocol.receive(ours)
-        except (OSError, protocol.Broken) as error:
-            process.kill()
-            raise HarnessError(f"the worker's parent process did not start: {error}") from error
-        if message is None:
-            words = process.stderr.read().decode(errors="replace") if process.stderr else ""
-            raise HarnessError(f"the worker's parent process died at start:\n{words[-2000:]}")
-        return cls(process, ours, message[0])
+        return cls(Launch(isolation=isolation, face=face, allow_compiler=allow_compiler))
 
     def __enter__(self) -> Zygote:
         return self
@@ -162,12 +150,7 @@ class Zygote:
         return "unknown"
 
     def close(self) -> None:
-        self._channel.close()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._launch.close()
 
 
 class Worker:

@@ -1,0 +1,66 @@
+"""Starts the process that workers are forked from. Free of torch, so that it can boot while the judge
+imports its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from types import TracebackType
+
+
+class Launch:
+    """The process and our end of its channel, from the moment it is started.
+
+    Args:
+        isolation: "full" or "none".
+        face: "cuda" answers candidates as a GPU would; "cpu" leaves torch as it is.
+        allow_compiler: lets candidates start a compiler.
+    """
+
+    def __init__(
+        self, *, isolation: str = "full", face: str = "cuda", allow_compiler: bool = False
+    ) -> None:
+        self.channel, theirs = socket.socketpair()
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTORCH_JIT": "0"}
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
+        command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def last_words(self) -> str:
+        """What the dead process wrote on its standard error."""
+        stream = self._process.stderr
+        return stream.read().decode(errors="replace")[-2000:] if stream is not None else ""
+
+    def close(self) -> None:
+        """Ends the process and everything forked from it. Does nothing the second time."""
+        self.channel.close()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        with contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
