@@ -162,6 +162,18 @@ def test_mutation_is_allowed_where_the_reference_mutates(evidence: FakeEvidence)
     assert mutates_input.decide(evidence).outcome is Outcome.PASS
 
 
+def test_state_that_the_reference_moves_may_be_nested_otherwise(evidence: FakeEvidence) -> None:
+    changed = answer(1.0, mutated_parameters=("norm.running_mean",))
+    evidence.put(evidence.scene.ordinary, changed)
+    discovery = evidence.scene.discovery
+    moved = replace(discovery, reference_writes=("layers.0.running_mean",), weights="by seed")
+    evidence.scene = replace(evidence.scene, discovery=moved)
+    assert mutates_input.decide(evidence).outcome is Outcome.PASS
+    other = replace(discovery, reference_writes=("layers.0.running_var",), weights="by seed")
+    evidence.scene = replace(evidence.scene, discovery=other)
+    assert mutates_input.decide(evidence).outcome is Outcome.VIOLATION
+
+
 def test_history_and_aliasing_are_state(evidence: FakeEvidence) -> None:
     clean_run(evidence, retains_state)
     shared = output(1.0, 2.0, aliases=("args[0]",))

@@ -15,7 +15,7 @@ from adjudge.inputs.covering import cover
 from adjudge.inputs.levels import DISTRIBUTIONS, LAYOUTS, SPECIALS
 from adjudge.inputs.philox import Stream, philox
 from adjudge.inputs.sampler import Sampler
-from adjudge.inputs.specials import apply_special
+from adjudge.inputs.specials import with_special
 from adjudge.program import Arguments
 
 
@@ -102,21 +102,57 @@ def test_layouts_keep_the_values(name: str, shape: tuple[int, ...], seed: int) -
     assert np.array_equal(view, tied)
 
 
+def _two(sampler: Sampler) -> Arguments:
+    """An upper triangular matrix and probabilities."""
+    with sampler.patched():
+        return Arguments(args=(torch.triu(torch.rand(6, 6)), torch.rand(4, 8).softmax(-1)))
+
+
+def _one(sampler: Sampler) -> Arguments:
+    with sampler.patched():
+        return Arguments(args=(torch.randn(4, 8), torch.randint(0, 2, (4,)).float()))
+
+
 @pytest.mark.parametrize("name", [n for n in SPECIALS if n != "none"])
-def test_a_special_value_is_placed_once_and_reported(name: str) -> None:
-    x = Sampler(1).for_tensor((4, 8), torch.float32, -3, 3)
-    arguments = Arguments(args=(x,))
-    changed, placed = apply_special(arguments, name, seed=5)
-    (path, index), *rest = placed
-    assert path == "args[0]"
-    assert not rest
-    row = name.endswith("@row")
-    touched = changed.args[0][index]
-    assert touched.numel() == (8 if row else 1)
-    differs = changed.args[0] != x
-    allowed = torch.zeros_like(differs)
-    allowed[index] = True
-    assert not (differs & ~allowed).any()
+def test_a_special_value_is_placed_in_one_place(name: str) -> None:
+    plain = _one(Sampler(5))
+    changed = with_special(_one, name, 5, "declared")
+    assert changed is not None
+    assert torch.equal(changed.args[1], plain.args[1])
+    differs = (changed.args[0] != plain.args[0]) | (
+        changed.args[0].signbit() != plain.args[0].signbit()
+    )
+    rows = differs.any(1)
+    assert int(rows.sum()) == 1
+    if not name.endswith("@row"):
+        assert int(differs.sum()) == 1
+
+
+@pytest.mark.parametrize("name", [n for n in SPECIALS if n != "none"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_special_value_leaves_the_authors_structure(name: str, seed: int) -> None:
+    changed = with_special(_two, name, seed, "declared")
+    if changed is None:
+        return
+    triangular, probabilities = changed.args
+    assert not triangular.tril(-1).any()
+    assert not torch.isinf(probabilities).any()
+
+
+def test_inputs_without_draws_are_written_to() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    changed = with_special(lambda _: Arguments(args=(x.clone(),)), "nan@last", 0, "declared")
+    assert changed is not None
+    assert bool(changed.args[0][2, 3].isnan())
+    assert int(changed.args[0].isnan().sum()) == 1
+
+
+def test_nothing_is_written_to_labels() -> None:
+    def labels(sampler: Sampler) -> Arguments:
+        with sampler.patched():
+            return Arguments(args=(torch.randn(8).sign(),))
+
+    assert with_special(labels, "nan@any", 0, "declared") is None
 
 
 @given(st.lists(st.integers(2, 4), min_size=2, max_size=6))

@@ -279,3 +279,13 @@ def test_quantiles_agree_with_arbitrary_precision(degrees: int, tail: float) -> 
 def test_more_runs_and_fewer_elements_make_the_bound_tighter() -> None:
     assert element_multiple(128, 1000) < element_multiple(32, 1000) < element_multiple(4, 1000)
     assert element_multiple(32, 1) < element_multiple(32, 1 << 20)
+
+
+def test_the_sign_of_zero_counts_where_no_sum_decides_it() -> None:
+    x = torch.tensor([-0.0, 1.0, -2.0])
+    product = oracle(lambda x: x * 0.5, x)
+    assert product.compare(observed(x * 0.5), "fp32").ok
+    found = product.compare(observed((x * 0.5).abs() * x.sign()), "fp32")
+    assert (found.outcome, found.expected, found.got) == ("class", "-0", "0")
+    total = oracle(lambda x: x * 0.5 + x, x)
+    assert total.compare(observed((x * 1.5).abs() * x.sign()), "fp32").ok

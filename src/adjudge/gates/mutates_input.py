@@ -32,13 +32,13 @@ def plan(scene: Scene) -> Iterable[Probe]:
 def decide(evidence: Evidence) -> Finding:
     scene = evidence.scene
     allowed = {*scene.task.declared.in_place, *scene.discovery.reference_writes}
-    if scene.discovery.weights == "by seed":
-        # The candidate nests its state otherwise: running_mean for bn.running_mean.
-        allowed |= {name.rpartition(".")[2] for name in scene.discovery.reference_writes}
+    # A candidate may nest its state otherwise: bn.running_mean for layers.0.running_mean.
+    nested = scene.discovery.weights == "by seed"
+    endings = {_last(name) for name in scene.discovery.reference_writes} if nested else set()
     changed = {
         probe: names
         for probe, observation in evidence.observations.items()
-        if (names := _changed(observation, allowed))
+        if (names := _changed(observation, allowed, endings))
     }
     if changed:
         probe = min(changed, key=weight)
@@ -61,8 +61,12 @@ def decide(evidence: Evidence) -> Finding:
     return passed(CONTRACT, f"unchanged over {count} runs", probes=count)
 
 
-def _changed(observation: Observation, allowed: set[str]) -> list[str]:
+def _changed(observation: Observation, allowed: set[str], endings: set[str]) -> list[str]:
     if not observation.answered:
         return []
-    names = [*observation.mutated_inputs, *observation.mutated_parameters]
-    return [name for name in names if name not in allowed]
+    state = [name for name in observation.mutated_parameters if _last(name) not in endings]
+    return [name for name in (*observation.mutated_inputs, *state) if name not in allowed]
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

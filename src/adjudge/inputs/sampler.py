@@ -20,6 +20,8 @@ from adjudge.inputs import values
 from adjudge.inputs.levels import DISTRIBUTIONS
 from adjudge.inputs.philox import Stream
 
+Edit = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+
 
 class Sampler:
     """Values for one probe.
@@ -27,14 +29,20 @@ class Sampler:
     Args:
         seed: key of the streams.
         distribution: a name of `levels.DISTRIBUTIONS`.
+        edit: number of a float draw, and what to make of its values.
     """
 
-    def __init__(self, seed: int, distribution: str = "declared") -> None:
+    def __init__(
+        self, seed: int, distribution: str = "declared", *, edit: tuple[int, Edit] | None = None
+    ) -> None:
         if distribution not in DISTRIBUTIONS:
             raise ValueError(f"no distribution named {distribution!r}")
         self.seed = seed
         self.distribution = distribution
+        #: Draws of float values made so far.
+        self.float_draws = 0
         self._draws = 0
+        self._edit = edit
 
     def _stream(self) -> Stream:
         self._draws += 1
@@ -43,7 +51,11 @@ class Sampler:
     def floats(self, shape: Sequence[int], kind: str) -> npt.NDArray[np.float64]:
         """float64 values of `shape`; `kind` is what the author drew: "uniform" or "normal"."""
         shape = tuple(int(n) for n in shape)
-        return values.floats(self._stream(), shape, kind, self.distribution)
+        drawn = values.floats(self._stream(), shape, kind, self.distribution)
+        if self._edit is not None and self._edit[0] == self.float_draws:
+            drawn = self._edit[1](drawn)
+        self.float_draws += 1
+        return drawn
 
     def integers(self, low: int, high: int, shape: Sequence[int]) -> npt.NDArray[np.int64]:
         """int64 values in [low, high)."""

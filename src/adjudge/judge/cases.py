@@ -15,7 +15,7 @@ from adjudge import arrays
 from adjudge.inputs import layouts
 from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.sampler import Sampler
-from adjudge.inputs.specials import apply_special
+from adjudge.inputs.specials import with_special
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.worker.client import Call, RunRequest, TensorImage
@@ -79,14 +79,20 @@ class CaseBuilder:
 
     def arguments(self, probe: Probe) -> Arguments:
         """Drawn, special value placed, and made consistent with a layout that ties elements."""
-        sampler = Sampler(probe.seed, probe.distribution)
-        arguments = self.program.arguments(dict(probe.sizes), sampler)
-        if probe.special != "none":
-            arguments, placed = apply_special(arguments, probe.special, probe.seed)
-            if not placed:
+
+        def draw(sampler: Sampler) -> Arguments:
+            return self.program.arguments(dict(probe.sizes), sampler)
+
+        if probe.special == "none":
+            arguments = draw(Sampler(probe.seed, probe.distribution))
+        else:
+            found = with_special(draw, probe.special, probe.seed, probe.distribution)
+            if found is None:
                 raise OutsideDomain("no float input can hold a special value")
+            arguments = found
         if probe.layout in ("expanded", "overlapping"):
             arguments = self._tied(arguments, probe)
+            _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
         return arguments
 
     def make(self, probe: Probe, arguments: Arguments) -> Callable[[], Callable[..., Any]]:
@@ -186,6 +192,22 @@ def is_generic(probe: Probe) -> bool:
         and probe.special == "none"
         and probe.layout not in ("expanded", "overlapping")
     )
+
+
+def _keep_zeros(tied: Arguments, draws: list[Arguments]) -> None:
+    """A zero pattern that the author's code makes (a triangular matrix) is part of the task.
+
+    Raises:
+        OutsideDomain: tying elements has filled one of its zeros.
+    """
+    for (path, tensor), *drawn in zip(
+        tied.tensors(), *(arguments.tensors() for arguments in draws), strict=True
+    ):
+        zero = torch.ones(tensor.shape, dtype=torch.bool)
+        for _, other in drawn:
+            zero &= other == 0
+        if tensor.is_floating_point() and bool((zero & (tensor != 0)).any()):
+            raise OutsideDomain(f"the layout would fill the zero pattern of {path}")
 
 
 def _plan(tensor: torch.Tensor, probe: Probe, leaf: int) -> layouts.LayoutPlan | None:

@@ -141,12 +141,18 @@ class Judgement:
         if not np.isfinite(native).all():
             definite = definite & ~(self._oracle.independent[index] & ~np.isfinite(native))
         self._excluded += int((~definite).sum())
-        wrong = definite & (theirs != truth)
+        wrong, reason = definite & (theirs != truth), ""
+        if not wrong.any() and self._oracle.signs_zero:
+            zero = (native == 0) & (exact == 0) & (got == 0)
+            signed = np.signbit(native) == np.signbit(exact)
+            wrong = zero & signed & (np.signbit(got) != np.signbit(native))
+            reason = "a zero has the wrong sign"
         if not wrong.any():
             return None
         first = _first(wrong)
         return Comparison(
             outcome="class",
+            reason=reason,
             where=f"output{output.path}",
             index=first,
             expected=_shown(native[first]),

@@ -105,6 +105,13 @@ class Oracle:
         )
         return "tf32" if recurrent or "convolution" in self._met else "fp32"
 
+    @cached_property
+    def signs_zero(self) -> bool:
+        """Whether the sign of a zero result is definite: products and moves keep it in any order of
+        work, a sum or a maximum does not."""
+        _ = self.exact
+        return self._met <= rules.SIGNED
+
     def compare(
         self, observation: Observation, name: str, *, confirm: bool = False, lenient: bool = False
     ) -> Comparison:

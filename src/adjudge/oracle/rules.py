@@ -207,3 +207,10 @@ EXACT: frozenset[str] = frozenset(
     "fmax fmin isin unique_consecutive _unique2 logical_xor bernoulli native_dropout set_ "
     "resize_".split()
 )
+
+#: Operations that carry the sign of a zero through, whatever the order of work.
+SIGNED: frozenset[str] = frozenset(
+    "mul div neg view _unsafe_view reshape transpose t permute expand squeeze unsqueeze slice select "
+    "split split_with_sizes unbind alias detach clone copy contiguous cat stack index_select gather "
+    "flip roll repeat narrow _to_copy unfold as_strided lift_fresh".split()
+)
