@@ -1,7 +1,7 @@
 """Arithmetic as a GPU does it, on numpy arrays. bfloat16 values travel as their bits in uint16.
 
-What each function reproduces was recorded on an H200 with Triton 3.6.0; the table is in
-`tests/interpreter`.
+What each function reproduces was recorded on an H200 with Triton 3.6.0: `tests/interpreter` holds the
+record, and compares.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-#: Smallest normal float32: `tl.sqrt` and other approximate functions flush below it.
+#: Smallest normal float32: approximate functions flush below it.
 _TINY = np.float32(2.0**-126)
+_LOG2_E = np.float32(1.4426950408889634)
 
 
 def widen(bits: Array) -> Array:
@@ -52,22 +53,74 @@ def minnum(a: Array, b: Array) -> Array:
     return np.where(tied & (np.signbit(a) | np.signbit(b)), -np.abs(smaller), smaller)
 
 
+def propagating(extreme: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """The same where a NaN wins."""
+
+    def call(a: Array, b: Array) -> Array:
+        return np.where(np.isnan(a) | np.isnan(b), np.asarray(np.nan, a.dtype), extreme(a, b))
+
+    return call
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """`%` as the compiler expands it: a - b * trunc(a / b) with one rounding; a itself where b is
+    infinite, even where a is too."""
+    wide = a.astype(np.float32), b.astype(np.float32)
+    quotient = np.trunc(wide[0] / wide[1]).astype(np.float64)
+    out = (wide[0].astype(np.float64) - quotient * wide[1]).astype(np.float32)
+    return np.where(np.isinf(b), a, out).astype(a.dtype)
+
+
 def saturated(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Float to integer: saturates at the ends of the range, NaN becomes 0."""
+    """Float to integer: saturates at the ends of the range, NaN becomes 0.
+
+    There is no conversion to 8 bits: it saturates at 16 and drops the upper half. To 64 bits, NaN
+    becomes the least number.
+    """
+    if dtype.itemsize == 1:
+        wide_type = np.dtype(np.int16 if dtype.kind == "i" else np.uint16)
+        return saturated(values, wide_type).astype(dtype)
     info = np.iinfo(dtype)
     # The upper bound is not representable in float: compare, do not clip.
     wide = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         out = np.nan_to_num(np.trunc(wide), nan=0.0, posinf=0.0, neginf=0.0).astype(dtype)
     out = np.where(wide >= float(info.max), info.max, out)
-    return np.where(wide <= float(info.min), info.min, out).astype(dtype)
+    out = np.where(wide <= float(info.min), info.min, out).astype(dtype)
+    return np.where(np.isnan(wide), info.min, out) if dtype == np.int64 else out
 
 
-def flushed_sqrt(values: Array) -> Array:
-    """`tl.sqrt` in float32: subnormal operands count as zero of their sign."""
+def flushed(values: Array) -> Array:
+    """float32 with subnormals as zeros of their sign."""
     if values.dtype != np.float32:
-        return np.sqrt(values)
-    return np.sqrt(np.where(np.abs(values) < _TINY, np.copysign(np.float32(0), values), values))  # type: ignore[no-any-return]
+        return values
+    return np.where(np.abs(values) < _TINY, np.copysign(np.float32(0), values), values)
+
+
+def flushing(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function whose subnormal operands count as zero."""
+    return lambda *operands: function(*map(flushed, operands))
+
+
+def exp(values: Array) -> Array:
+    """The hardware has powers of two only: the product with log2(e) is rounded first."""
+    if values.dtype != np.float32:
+        return np.exp(values)
+    return np.exp2((values * _LOG2_E).astype(np.float64)).astype(np.float32)
+
+
+def exp2(values: Array) -> Array:
+    return flushed(np.exp2(flushed(values)))
+
+
+def without_sign(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function that gives +0 at a subnormal of either sign."""
+
+    def call(values: Array) -> Array:
+        tiny = (np.abs(values) < _TINY) & (values != 0) & (values.dtype == np.float32)
+        return np.where(tiny, np.zeros_like(values), function(values))
+
+    return call
 
 
 def by_torch(name: str) -> Callable[[Array], Array]:
@@ -82,13 +135,16 @@ def by_torch(name: str) -> Callable[[Array], Array]:
     return call
 
 
-def _rsqrt(x: Array) -> Array:
-    return (1 / np.sqrt(x)).astype(x.dtype)
+def rsqrt(x: Array) -> Array:
+    return (1 / np.sqrt(flushed(x))).astype(x.dtype)
 
 
 def _away(x: Array) -> Array:
     """Half away from zero, as C's round."""
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)  # type: ignore[no-any-return]
+    whole = np.trunc(x)
+    # The fraction is exact; adding one half to the number itself would round.
+    out = whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0)
+    return np.where(np.isfinite(x), np.copysign(out, x), x).astype(x.dtype)
 
 
 #: libdevice by its symbol without "__nv_" and the float suffix.
@@ -96,13 +152,17 @@ LIBDEVICE: dict[str, Callable[..., Array]] = {
     **{
         name: getattr(np, name)
         for name in (
-            "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh floor ceil "
-            "trunc rint fmod copysign hypot isnan isfinite signbit ldexp nextafter".split()
+            "exp log log2 log10 cbrt cos cosh trunc rint fmod copysign hypot isnan isfinite "
+            "signbit ldexp nextafter".split()
         )
     },
+    **{name: flushing(getattr(np, name)) for name in "sqrt sin tan sinh tanh floor ceil".split()},
+    "exp2": exp2,
+    "expm1": without_sign(np.expm1),
+    "log1p": without_sign(np.log1p),
     "asin": np.arcsin,
     "acos": np.arccos,
-    "atan": np.arctan,
+    "atan": flushing(np.arctan),
     "atan2": np.arctan2,
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
@@ -114,7 +174,7 @@ LIBDEVICE: dict[str, Callable[..., Array]] = {
     "fmin": np.fmin,
     "max": np.maximum,
     "min": np.minimum,
-    "pow": np.power,
+    "pow": lambda x, y: flushed(np.power(x, y)),
     "powi": np.power,
     "fast_pow": np.power,
     "fast_exp": np.exp,
@@ -129,8 +189,8 @@ LIBDEVICE: dict[str, Callable[..., Array]] = {
     "finite": np.isfinite,
     "nearbyint": np.rint,
     "round": _away,
-    "rsqrt": _rsqrt,
-    "rsqrt_rn": _rsqrt,
+    "rsqrt": rsqrt,
+    "rsqrt_rn": rsqrt,
     "sqrt_rn": np.sqrt,
     "rcp_rn": lambda x: (1 / x).astype(x.dtype),
     "fadd_rn": np.add,
@@ -144,7 +204,7 @@ LIBDEVICE: dict[str, Callable[..., Array]] = {
     "fma_rn": lambda x, y, z: (x.astype(np.float64) * y + z).astype(x.dtype),
     "saturate": lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0, 1),
     "fdim": lambda x, y: np.where(x > y, x - y, 0).astype(x.dtype),
-    "erf": by_torch("erf"),
+    "erf": flushing(by_torch("erf")),
     "erfc": by_torch("erfc"),
     "erfinv": by_torch("erfinv"),
     "lgamma": by_torch("gammaln"),

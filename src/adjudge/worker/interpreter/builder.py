@@ -162,6 +162,7 @@ def _mask(mask: Any) -> Any:
 
 _stock_rmw = stock.InterpreterBuilder.create_atomic_rmw
 _stock_cas = stock.InterpreterBuilder.create_atomic_cas
+_stock_umulhi = stock.InterpreterBuilder.create_umulhi
 
 
 def _atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
@@ -169,10 +170,44 @@ def _atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, sco
     inside = allowed(ptr, lanes, val.data.dtype.itemsize, "atomic")
     if _is_bf16(val):
         raise Unsupported("atomics on bfloat16")
+    data = np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape))
+    pointers = np.ascontiguousarray(ptr.data)
+    adds = op == ir.ATOMIC_OP.FADD and data.dtype == np.float32
+    if adds:
+        # The memory's adder knows no subnormals, but hands back what was there.
+        data = arithmetic.flushed(data)
+        held = _memory.load(pointers, np.ascontiguousarray(inside), np.zeros_like(data), data.dtype)
+        _memory.store(pointers, arithmetic.flushed(held), np.ascontiguousarray(inside))
+    kind = data.dtype
+    if op == ir.ATOMIC_OP.XCHG and kind.kind == "f":
+        data = data.view(f"i{kind.itemsize}")
     checked = Handle(np.ascontiguousarray(inside), tl.int1)
-    whole = Handle(np.ascontiguousarray(ptr.data), ptr.dtype)
-    value = Handle(np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape)), val.dtype)
-    return _stock_rmw(self, op, whole, value, checked, sem, scope)
+    dtype = val.dtype if data.dtype == kind else tl.core.get_int_dtype(kind.itemsize * 8, True)
+    out = _stock_rmw(
+        self, op, Handle(pointers, ptr.dtype), Handle(data, dtype), checked, sem, scope
+    )
+    old = out.data.view(kind)
+    return Handle(np.where(old == 0, held, old) if adds else old, val.dtype.scalar)
+
+
+def _umulhi(self: Any, lhs: Any, rhs: Any) -> Any:
+    size = lhs.data.dtype.itemsize
+    if size == 8:
+        return _stock_umulhi(self, lhs, rhs)
+    # Unsigned, whatever the operands' own type says.
+    a, b = (h.data.view(f"u{size}").astype(f"u{2 * size}") for h in (lhs, rhs))
+    high = ((a * b) >> np.asarray(8 * size, a.dtype)).astype(f"u{size}")
+    return Handle(high.view(lhs.data.dtype), lhs.dtype.scalar)
+
+
+def _float_atomic_min(original: Any) -> Any:
+    def run(self: Any, ptr: Any, val: Any, *rest: Any) -> Any:
+        if val.type.scalar.is_floating():
+            # Triton 3.6.0 mislabels the type of the result, which only its compiler overlooks.
+            raise Unsupported("tl.atomic_min on floats")
+        return original(self, ptr, val, *rest)
+
+    return run
 
 
 def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
@@ -213,8 +248,9 @@ def _carrying(name: str, pointer: int = 0) -> Callable[..., Any]:
 
 
 def _fma(self: Any, x: Any, y: Any, z: Any) -> Any:
-    wide = _values(x).astype(np.float64) * _values(y) + _values(z)
-    return _result(wide, z.dtype.scalar)
+    with np.errstate(all="ignore"):
+        wide = _values(x).astype(np.float64) * _values(y) + _values(z)
+        return _result(wide, z.dtype.scalar)
 
 
 def _select(self: Any, condition: Any, lhs: Any, rhs: Any) -> Any:
@@ -228,9 +264,9 @@ _ARITHMETIC = {
     "create_fmul": np.multiply,
     "create_fdiv": np.divide,
     "create_precise_divf": np.divide,
-    "create_frem": np.fmod,
-    "create_minimumf": np.minimum,
-    "create_maximumf": np.maximum,
+    "create_frem": arithmetic.remainder,
+    "create_minimumf": arithmetic.propagating(arithmetic.minnum),
+    "create_maximumf": arithmetic.propagating(arithmetic.maxnum),
     "create_minnumf": arithmetic.minnum,
     "create_maxnumf": arithmetic.maxnum,
 }
@@ -249,18 +285,18 @@ _COMPARISONS = {
     "create_fcmpUNE": np.not_equal,
 }
 _FUNCTIONS = {
-    "create_exp": np.exp,
-    "create_exp2": np.exp2,
+    "create_exp": arithmetic.exp,
+    "create_exp2": arithmetic.exp2,
     "create_log": np.log,
     "create_log2": np.log2,
-    "create_sin": np.sin,
+    "create_sin": arithmetic.flushing(np.sin),
     "create_cos": np.cos,
-    "create_floor": np.floor,
-    "create_ceil": np.ceil,
-    "create_sqrt": arithmetic.flushed_sqrt,
+    "create_floor": arithmetic.flushing(np.floor),
+    "create_ceil": arithmetic.flushing(np.ceil),
+    "create_sqrt": arithmetic.flushing(np.sqrt),
     "create_precise_sqrt": np.sqrt,
-    "create_rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
-    "create_erf": arithmetic.by_torch("erf"),
+    "create_rsqrt": arithmetic.rsqrt,
+    "create_erf": arithmetic.flushing(arithmetic.by_torch("erf")),
 }
 _POINTER_CARRIERS = (
     "create_addptr",
@@ -315,6 +351,8 @@ def install() -> None:
     target.create_masked_store = _masked_store
     target.create_atomic_rmw = _atomic_rmw
     target.create_atomic_cas = _atomic_cas
+    target.create_umulhi = _umulhi
+    TritonSemantic.atomic_min = _float_atomic_min(TritonSemantic.atomic_min)
     target.create_extern_elementwise = _extern
     target.create_inline_asm = _inline_asm
     target.create_print = _print

@@ -35,12 +35,34 @@ def _reduce(self: Any, inputs: Any) -> Any:
     if combine == standard._sum_combine:
         if first.dtype.scalar in (tl.float16, tl.bfloat16):
             return self.generic_reduce(inputs)
-        return self.sum(first)
+        return _sum(self, first)
     if combine == standard._argmax_combine_tie_break_left and not _is_bf16(first):
-        return self.min_max(first, val_reduce_op=np.max, idx_reduce_op=np.argmax)
+        return _extreme(self, first, np.max, np.argmax, -np.inf)
     if combine == standard._argmin_combine_tie_break_left and not _is_bf16(first):
-        return self.min_max(first, val_reduce_op=np.min, idx_reduce_op=np.argmin)
+        return _extreme(self, first, np.min, np.argmin, np.inf)
     return self.generic_reduce(inputs)
+
+
+def _sum(self: Any, tensor: Any) -> Any:
+    """numpy starts from +0, a GPU from the first element: a sum of nothing but -0 is -0."""
+    data = tensor.handle.data
+    with np.errstate(all="ignore"):
+        out = np.sum(data, axis=self.axis, keepdims=self.keep_dims)
+    if data.dtype.kind == "f":
+        negative = np.all((data == 0) & np.signbit(data), axis=self.axis, keepdims=self.keep_dims)
+        out = np.where(negative, np.asarray(-0.0, data.dtype), out)
+    return self.to_tensor(out, tensor.dtype)
+
+
+def _extreme(self: Any, tensor: Any, value: Any, index: Any, least: float) -> Any:
+    """Value and index; a NaN loses every comparison. Which of several equal ones is met first where a
+    NaN stands between them depends on the layout on a GPU; the leftmost is taken."""
+    data = tensor.handle.data
+    if data.dtype.kind == "f":
+        data = np.where(np.isnan(data), np.asarray(least, data.dtype), data)
+    found = value(data, axis=self.axis, keepdims=self.keep_dims)
+    place = index(data, axis=self.axis, keepdims=self.keep_dims)
+    return self.to_tensor(found, tensor.dtype), self.to_tensor(place, tl.int32)
 
 
 def _by_ufunc(self: Any, tensor: Any, op: Any) -> Any:
