@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,12 @@ def main() -> None:
             for kind, source in kinds.items():
                 try:
                     honest = kind in ("reference", "compiled")
+                    # What is planted shows in the cheap probes or hardly at all.
+                    kind_how = how if honest else replace(how, budget=options.budget / 2)
                     if not honest and equivalent(program, source):
                         line = _unjudged(row, kind, standing="equivalent", findings={})
                     else:
-                        line = judge(program, row, kind, source, how)
+                        line = judge(program, row, kind, source, kind_how)
                 except Exception as error:
                     line = _unjudged(row, kind, fault=f"{type(error).__name__}: {error}")
                 with options.out.open("a") as sink:

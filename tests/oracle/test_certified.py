@@ -289,3 +289,10 @@ def test_the_sign_of_zero_counts_where_no_sum_decides_it() -> None:
     assert (found.outcome, found.expected, found.got) == ("class", "-0", "0")
     total = oracle(lambda x: x * 0.5 + x, x)
     assert total.compare(observed((x * 1.5).abs() * x.sign()), "fp32").ok
+
+
+def test_an_exponential_by_powers_of_two_is_honest() -> None:
+    x = torch.linspace(-85, 85, 512)
+    powers = torch.exp2(x * torch.tensor(1.4426950408889634))
+    assert oracle(torch.exp, x).compare(observed(powers), "fp32").ok
+    assert oracle(torch.exp, x).compare(observed(powers * (1 + 2**-16)), "fp32").broken
