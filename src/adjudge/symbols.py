@@ -1,6 +1,7 @@
 """Finds the dimension symbols of a reference by varying the literals that feed its inputs.
 
-A literal that moves an input dimension, and with which the reference still runs, is a symbol.
+A literal that moves an input dimension, and with which the reference still runs, is a symbol; so is a
+constructor's literal that an output dimension equals wherever it is moved (features or channels out).
 Literals that only work together (a width written once for the inputs and once for the constructor)
 form one symbol. Meta tensors are the cheap filter; a run of the reference on real, small tensors is
 the proof, made when a base point is chosen.
@@ -48,6 +49,7 @@ def discover(
         return (), {}
     moving = [site for site in candidates if _moves(program, site, native)]
     groups = _grouped(program, moving, candidates)
+    groups += _widths(program, candidates, {site for group in groups for site in group}, native)
     symbols: list[Symbol] = []
     named: Groups = {}
     for group in groups:
@@ -98,6 +100,78 @@ def _grouped(
             groups.append(group)
             taken.update(group)
     return groups
+
+
+def _widths(
+    program: KernelBenchProgram, candidates: Sequence[Site], taken: set[Site], native: Shapes
+) -> list[tuple[Site, ...]]:
+    """Literals that move no input but are the size of an output: a width of the constructor."""
+    outputs = None if _recurs(program) else _output_shapes(program, {})
+    if outputs is None:
+        return []
+    groups: list[tuple[Site, ...]] = []
+    for site in candidates:
+        if site in taken or not any(site.value in shape for shape in outputs):
+            continue
+        group = _working_group(program, site, [c for c in candidates if c not in taken])
+        if group is None or not _is_width(program, group, native, outputs):
+            continue
+        groups.append(group)
+        taken.update(group)
+    return groups
+
+
+def _recurs(program: KernelBenchProgram) -> bool:
+    """Recurrent layers unroll step by step on meta tensors: seconds for every literal."""
+    with contextlib.suppress(OutsideDomain), torch.device("meta"):
+        model = program.construct(program.at_sites({}, None), seed=0, redrawn=False)
+        return isinstance(model, torch.nn.Module) and any(
+            isinstance(module, torch.nn.RNNBase) for module in model.modules()
+        )
+    return False
+
+
+def _is_width(
+    program: KernelBenchProgram,
+    group: tuple[Site, ...],
+    native: Shapes,
+    outputs: tuple[tuple[int, ...], ...],
+) -> bool:
+    value = group[0].value
+    axes = {
+        (leaf, axis)
+        for leaf, shape in enumerate(outputs)
+        for axis, size in enumerate(shape)
+        if size == value
+    }
+    moved = False
+    for other in _variants(value):
+        values = dict.fromkeys(group, other)
+        shapes = _output_shapes(program, values)
+        if shapes is None:
+            continue
+        if _shapes(program, values) != native:
+            return False
+        moved = True
+        axes = {
+            (leaf, axis)
+            for leaf, axis in axes
+            if leaf < len(shapes) and axis < len(shapes[leaf]) and shapes[leaf][axis] == other
+        }
+    return moved and bool(axes)
+
+
+def _output_shapes(
+    program: KernelBenchProgram, values: Mapping[Site, int]
+) -> tuple[tuple[int, ...], ...] | None:
+    """Shapes of the reference's outputs on meta tensors, or None where it does not run on them."""
+    try:
+        arguments = program.at_sites(values, None)
+        with torch.device("meta"):
+            result = answer(program.construct(arguments, seed=0, redrawn=False), arguments)
+    except (OutsideDomain, NotImplementedError):
+        return None
+    return tuple(tuple(t.shape) for _, t in arrays.tensors_in(result))
 
 
 def _working_group(
@@ -257,6 +331,8 @@ def runs_at(program: Program, sizes: Mapping[str, int]) -> bool:
 
 
 def _target(program: Program, symbol: Symbol) -> int:
+    if not symbol.axes:
+        return min(symbol.native, _CHANNELS)
     ranks = {spec.name: len(spec.shape) for spec in program.task.inputs}
     small = [_role(ranks.get(name, 1), axis, bool(symbol.init_args)) for name, axis in symbol.axes]
     # A size that several axes share is contracted over: it is as long as the longest asks.
