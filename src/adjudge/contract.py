@@ -197,17 +197,23 @@ class Verdict:
         return tuple(f for f in self.findings if f.outcome is Outcome.VIOLATION)
 
 
-def standing_of(findings: tuple[Finding, ...]) -> Standing:
+def standing_of(findings: tuple[Finding, ...], *, undecided: bool = False) -> Standing:
     """The verdict's one word.
 
     A violation always counts. Without one, the candidate is sound only if the ordinary answer
     (`wrong-value`) was really judged: a battery of inconclusive findings acquits nobody.
+
+    Args:
+        undecided: the candidate was run on what the task declares, and no answer came of it that
+            could be judged.
     """
     violations = [f for f in findings if f.outcome is Outcome.VIOLATION]
     if any(f.scope is Scope.DECLARED for f in violations):
         return Standing.VIOLATING
     if violations:
         return Standing.FRAGILE
+    if undecided:
+        return Standing.INCONCLUSIVE
     ordinary = next((f for f in findings if f.gate == "wrong-value"), None)
     if ordinary is not None and ordinary.outcome is not Outcome.PASS:
         return Standing.INCONCLUSIVE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from adjudge.observation import Observation, Status
 from adjudge.task import Candidate
+from adjudge.worker import replies
 from adjudge.worker.client import Call, RunRequest, TensorImage, Zygote
 
 X = np.arange(8, dtype=np.float32)
@@ -138,6 +140,13 @@ def test_the_judge_answers_after_all_of_that(zygote: Zygote) -> None:
         ("", "class Lazy(torch.Tensor): pass\nreturn x.as_subclass(Lazy)"),
         ("import threading", "threading.Thread(target=time.sleep, args=(9,)).start()\nreturn x"),
         ("", "torch.cuda.Event.elapsed_time = lambda *a: 0.0\nreturn x"),
+        ("import _thread", "_thread.start_new_thread(time.sleep, (9,))\nreturn x"),
+        ("import signal", "signal.setitimer(signal.ITIMER_REAL, 9)\nreturn x"),
+        ("from adjudge import arrays\narrays.to_numpy = arrays.to_numpy.__call__", "return x"),
+        (
+            "from adjudge.worker import child\nchild._Run.earlier_changed = lambda *a: False",
+            "return x",
+        ),
     ],
 )
 def test_tampering_is_reported(zygote: Zygote, top: str, body: str) -> None:
@@ -168,3 +177,73 @@ def test_memory_that_was_never_written_holds_the_poison(zygote: Zygote) -> None:
         assert holds(values).all()
         assert (values != 0).all()
     worker.close()
+
+
+def test_an_exception_named_like_ours_is_the_candidates(zygote: Zygote) -> None:
+    top = "class Unsupported(Exception): pass\nUnsupported.__module__ = 'adjudge.worker'"
+    assert run(zygote, "raise Unsupported('no')", top=top).status is Status.RAISED
+
+
+def test_a_claim_of_time_is_bounded_by_our_clock(zygote: Zygote) -> None:
+    assert 0 <= run(zygote, "return x + 1").seconds < 5
+
+
+ANSWER = {
+    "status": "answered",
+    "structure": "tensor",
+    "outputs": [
+        {
+            "path": "", "dtype": "float32", "shape": [2], "strides": [1], "start": 0, "nbytes": 8,
+            "device": "cpu", "requires_grad": False, "aliases": [], "aliases_previous": False,
+            "scalar": False,
+        }
+    ],
+}  # fmt: skip
+
+
+def test_a_well_formed_reply_is_read(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(np.array([1, 2], dtype=np.float32).tobytes())
+    fd = os.open(tmp_path / "out", os.O_RDONLY)
+    found = replies.observation(ANSWER, [fd])
+    os.close(fd)
+    assert np.array_equal(found.outputs[0].data, [1, 2])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"faults": [{"kind": "load", "tensor": "x", "offset": float("inf")}]},
+        {"launches": [{"kernel": "k", "grid": [1], "constants": [["B", float("inf")]]}]},
+        {"structure": "(tensor, tensor)"},
+        {"structure": "none"},
+        {"outputs": [{**ANSWER["outputs"][0], "start": 2**70}]},  # type: ignore[index]
+        {"outputs": [{**ANSWER["outputs"][0], "start": 2**63 - 1}]},  # type: ignore[index]
+        {"outputs": [{**ANSWER["outputs"][0], "shape": [-2]}]},  # type: ignore[index]
+        {"status": "hung"},
+        {"seconds": "long"},
+    ],
+)
+def test_a_hostile_reply_is_malformed(tmp_path: Path, change: dict[str, object]) -> None:
+    (tmp_path / "out").write_bytes(bytes(8))
+    fd = os.open(tmp_path / "out", os.O_RDONLY)
+    try:
+        with pytest.raises(replies.Malformed):
+            replies.observation({**ANSWER, **change}, [fd])
+    finally:
+        os.close(fd)
+
+
+def test_outputs_in_a_pipe_are_malformed() -> None:
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(replies.Malformed):
+            replies.observation(ANSWER, [reading])
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize("size", ["x", None, float("inf"), 1.5])
+def test_a_hostile_description_is_left_out(size: object) -> None:
+    rows = [["w", [size], "float32", "00"], ["b", [2], "float32", "11"]]
+    assert replies.weights({"weights": rows}) == (("b", (2,), "float32", "11"),)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from math import prod
 
 from adjudge import __version__
 from adjudge.contract import (
@@ -24,7 +25,7 @@ from adjudge.errors import UsageError
 from adjudge.frontends.examine import RANDOM, examine
 from adjudge.gates import GATES, gate
 from adjudge.gates.protocol import Gate, Scene
-from adjudge.gates.reading import first_line
+from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.inputs.levels import FILLS
 from adjudge.judge import shrink
 from adjudge.judge.digest import gates_digest
@@ -32,6 +33,7 @@ from adjudge.judge.docket import Docket
 from adjudge.judge.planning import crossed
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import FIRST_SECONDS, Scouted, scout
+from adjudge.observation import Status
 from adjudge.oracle import REGIMES
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
@@ -41,6 +43,10 @@ from adjudge.worker.client import Zygote
 #: Seconds one run may take before it counts as no answer. Ordinary runs in the interpreter take
 #: milliseconds; the slowest honest kernels of a published corpus, at shrunken shapes, under two.
 RUN_SECONDS = 10.0
+
+#: Seconds of a run grow with this power of its elements (a matrix product's are their 3/2), and may be
+#: so many times as long as that before a candidate that hangs at the declared shape is no mere slow one.
+GROWTH, SLACK = 1.5, 4.0
 
 Progress = Callable[[str, int, int], None]
 
@@ -254,9 +260,12 @@ class _Trial:
             f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
         }
         stdout = next((o.stdout for o in observations if o.stdout), "")
+        undecided = self._undecided_at_native(docket)
+        if undecided:
+            warnings = (*warnings, f"the declared shape could not be decided: {undecided}")
         return Verdict(
             name=self.candidate.name,
-            standing=standing_of(findings),
+            standing=standing_of(findings, undecided=bool(undecided)),
             findings=findings,
             grade=docket.grade,
             required=docket.required,
@@ -269,6 +278,23 @@ class _Trial:
             seconds=time.perf_counter() - self.start,
             timings=tuple(sorted({**self.timings, **docket.timings}.items())),
         )
+
+    def _undecided_at_native(self, docket: Docket) -> str:
+        """Why a run at the declared shape says nothing, or "" if it does, or was not made, or may be
+        too slow for this runner by what the small shape takes."""
+        discovery = docket.scene.discovery
+        if discovery.native is None:
+            return ""
+        probe = replace(docket.scene.ordinary, sizes=discovery.native)
+        observation = docket.observations.get(probe)
+        if observation is None or state(docket, probe) is not State.UNDECIDED:
+            return ""
+        if observation.status is Status.HUNG:
+            native = sum(prod(spec.shape) for spec in self.program.task.inputs)
+            growth = native / max(discovery.elements, 1)
+            if discovery.seconds * growth**GROWTH * SLACK > self.options.timeout:
+                return ""
+        return undecided_reason(docket, probe)
 
     def _no_verdict(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
         findings = tuple(

@@ -24,6 +24,7 @@ import torch
 from adjudge import arrays
 from adjudge.weights import construct, described
 from adjudge.worker import device_face, integrity, memory, protocol, sandbox
+from adjudge.worker.interpreter.session import Unsupported
 
 _TRITON = importlib.util.find_spec("triton") is not None
 #: Calls whose outputs are kept alive, to see whether a later call changes them.
@@ -84,8 +85,8 @@ class _Session:
         if settings.face == "cuda":
             device_face.put_on()
         sandbox.restrict(settings, folder)
-        self._before: dict[str, Any] = {}
-        self._threads: set[int] = set()
+        self._before: list[integrity.Watched] = []
+        self._threads = 0
 
     def answer(self, header: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:
         what = header["do"]
@@ -104,7 +105,7 @@ class _Session:
         Path(self._path).write_text(header["source"])
         self._kind = header["kind"]
         self._before = integrity.snapshot()
-        self._threads = integrity.thread_ids()
+        self._threads = integrity.threads()
         sys.path.insert(0, str(self._folder))
         try:
             with self._watched():
@@ -185,7 +186,7 @@ class _Session:
 
     def _facts(self, run: _Run, log: Any) -> dict[str, Any]:
         tampering = [*self._audit.seen, *integrity.changes(self._before)]
-        tampering += integrity.extra_threads(self._threads)
+        tampering += integrity.left_running(self._threads)
         tampering += run.tampering
         facts: dict[str, Any] = {
             "tampering": list(dict.fromkeys(tampering)),
@@ -216,11 +217,7 @@ class _Session:
         unsupported = isinstance(root, NotImplementedError) and self._path not in "".join(
             traceback.format_tb(root.__traceback__)[-1:]
         )
-        return {"raised": raised, "unsupported": unsupported or _is_unsupported(root)}
-
-
-def _is_unsupported(error: BaseException) -> bool:
-    return type(error).__name__ == "Unsupported" and type(error).__module__.startswith("adjudge")
+        return {"raised": raised, "unsupported": unsupported or isinstance(root, Unsupported)}
 
 
 def _root(error: BaseException) -> BaseException:

@@ -208,6 +208,7 @@ class Worker:
     def run(self, request: RunRequest, timeout: float) -> Observation:
         """One run; every fault of the candidate is in the observation."""
         arena = Arena(request.guard)
+        begun = time.perf_counter()
         try:
             outcome = self._send(self._run_header(request, arena), arena, timeout)
             if isinstance(outcome, Observation):
@@ -220,8 +221,12 @@ class Worker:
                 return Observation(status=Status.MALFORMED, ending=str(error))
             finally:
                 _close(fds)
+            elapsed = time.perf_counter() - begun
+            told = observation.seconds
             return replace(
                 observation,
+                # The worker's own clock leaves out the passage; ours bounds what it may claim.
+                seconds=told if 0 <= told <= elapsed else elapsed,
                 mutated_inputs=arena.mutated(request.calls[-1].in_place_of),
                 faults=observation.faults + arena.guard_faults(),
                 stdout=self._output(),
@@ -275,7 +280,7 @@ class Worker:
         self._channel.settimeout(timeout)
         try:
             protocol.send(self._channel, header, fds)
-            message = protocol.receive(self._channel)
+            message = protocol.receive(self._channel, time.monotonic() + timeout)
         except TimeoutError:
             self.close()
             words = f"no answer within {timeout:g} s"

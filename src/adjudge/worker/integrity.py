@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import builtins
+import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from types import FrameType
+from dataclasses import dataclass
+from types import FrameType, FunctionType
 from typing import Any, ClassVar
 
 import torch
@@ -26,9 +28,17 @@ _WATCHED: tuple[tuple[Any, str], ...] = (
 )
 
 
-def snapshot() -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Watched:
+    owner: Any
+    attribute: str
+    value: Any
+    code: Any
+
+
+def snapshot() -> list[Watched]:
     """Identity and code of each watched function."""
-    return {f"{_name(owner)}.{name}": (v, _code(v)) for owner, name, v in _values()}
+    return [Watched(owner, name, value, _code(value)) for owner, name, value in _values()]
 
 
 def _values() -> Iterator[tuple[Any, str, Any]]:
@@ -37,9 +47,26 @@ def _values() -> Iterator[tuple[Any, str, Any]]:
     # The class in place now: the one that answers for a GPU replaced the stock one.
     for name in ("elapsed_time", "record", "synchronize"):
         yield torch.cuda.Event, name, getattr(torch.cuda.Event, name, None)
+    yield from _own()
     testing = sys.modules.get("triton.testing")
     if testing is not None:
         yield testing, "do_bench", getattr(testing, "do_bench", None)
+
+
+def _own() -> Iterator[tuple[Any, str, Any]]:
+    """The functions of this package that live in the candidate's process, and its classes' methods."""
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith("adjudge."):
+            continue
+        for name, value in list(vars(module).items()):
+            if getattr(value, "__module__", None) != module_name:
+                continue
+            if isinstance(value, type):
+                for method, function in list(vars(value).items()):
+                    if isinstance(function, FunctionType):
+                        yield value, method, function
+            elif isinstance(value, FunctionType):
+                yield module, name, value
 
 
 def _name(owner: Any) -> str:
@@ -51,22 +78,26 @@ def _code(value: Any) -> Any:
     return getattr(value, "__code__", None)
 
 
-def changes(before: dict[str, Any]) -> list[str]:
+def changes(before: list[Watched]) -> list[str]:
     found = []
-    now = snapshot()
-    for name, (value, code) in before.items():
-        if name in now and (now[name][0] is not value or now[name][1] is not code):
-            found.append(f"replaced {name}")
+    for was in before:
+        now = getattr(was.owner, was.attribute, None)
+        if now is not was.value or _code(now) is not was.code:
+            found.append(f"replaced {_name(was.owner)}.{was.attribute}")
     return found
 
 
-def extra_threads(before: set[int]) -> list[str]:
-    left = [t for t in threading.enumerate() if t.ident not in before and t.is_alive()]
-    return [f"left {len(left)} threads running"] if left else []
+def left_running(before: int) -> list[str]:
+    """What could still change an output after it was returned."""
+    more = threads() - before
+    found = [f"left {more} threads running"] if more > 0 else []
+    timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    return found + (["left a timer running"] if any(signal.getitimer(t)[0] for t in timers) else [])
 
 
-def thread_ids() -> set[int]:
-    return {t.ident for t in threading.enumerate() if t.ident is not None}
+def threads() -> int:
+    """Threads started from Python, also those that the threading module knows nothing of."""
+    return _thread._count()
 
 
 class Audit:

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import struct
+import time
 from typing import Any
 
 #: Longest header accepted in either direction. Headers hold shapes and names, never values.
@@ -34,12 +35,18 @@ def send(channel: socket.socket, header: dict[str, Any], fds: tuple[int, ...] = 
     channel.sendall(body)
 
 
-def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def receive(
+    channel: socket.socket, deadline: float | None = None
+) -> tuple[dict[str, Any], list[int]] | None:
     """The next message and its descriptors; None when the peer is gone.
+
+    Args:
+        deadline: of the whole message, on the monotonic clock: a peer that sends a byte at a time
+            never exceeds the channel's own timeout.
 
     Raises:
         Broken: the bytes are not a message.
-        TimeoutError: nothing came within the channel's timeout.
+        TimeoutError: the message is not there in time.
     """
     size = socket.CMSG_LEN(_MOST_FDS * array.array("i").itemsize)
     first, ancillary, _, _ = channel.recvmsg(4, size)
@@ -47,11 +54,11 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     try:
         if not first:
             return None
-        head = first + _exactly(channel, 4 - len(first))
+        head = first + _exactly(channel, 4 - len(first), deadline)
         length = struct.unpack(">I", head)[0]
         if length > LARGEST_HEADER:
             raise Broken(f"a header of {length} bytes")
-        found = json.loads(_exactly(channel, length))
+        found = json.loads(_exactly(channel, length, deadline))
         if not isinstance(found, dict):
             raise Broken("a header that is not a mapping")
     except (ValueError, EOFError, RecursionError) as error:
@@ -69,9 +76,14 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return list(fds)
 
 
-def _exactly(channel: socket.socket, count: int) -> bytes:
+def _exactly(channel: socket.socket, count: int, deadline: float | None) -> bytes:
     parts = []
     while count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            channel.settimeout(left)
         part = channel.recv(min(count, 1 << 20))
         if not part:
             raise EOFError("the message ended early")

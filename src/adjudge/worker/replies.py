@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from math import prod
 from typing import Any
 
@@ -13,12 +15,20 @@ from adjudge import arrays
 from adjudge.observation import AccessFault, Observation, OutputTensor, Race, Raised, Status
 from adjudge.task import Launch
 
+#: A leaf of a structure in words, which a key of a mapping is not.
+_LEAF = re.compile(r"\b(?:tensor|number)\b(?!:)")
+#: Where an output may begin in the memory that holds it.
+_LARGEST_START = 1 << 40
 #: Bytes of all outputs together that are read back.
 LARGEST_OUTPUT = 2 << 30
 _DTYPES = frozenset(
     "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 int64 int32 int16 int8 uint8 "
     "bool complex64 complex128 uint16 uint32 uint64".split()
 )
+
+
+#: What reading a hostile reply may raise.
+_HOSTILE = (ValidationError, ValueError, TypeError, KeyError, OverflowError, OSError)
 
 
 class Malformed(Exception):
@@ -34,7 +44,7 @@ class _Output(_Strict):
     dtype: str
     shape: list[int] = Field(max_length=64)
     strides: list[int] = Field(max_length=64)
-    start: int = Field(ge=0)
+    start: int = Field(ge=0, le=_LARGEST_START)
     nbytes: int = Field(ge=0, le=LARGEST_OUTPUT)
     device: str = Field(max_length=40)
     requires_grad: bool
@@ -83,6 +93,8 @@ def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
             Status.ANSWERED, Status.RAISED, Status.UNREADABLE, Status.UNSUPPORTED
         ):  # fmt: skip
             raise Malformed(f"a worker cannot report status {status.value}")
+        if len(_LEAF.findall(found.structure)) != len(found.outputs):
+            raise Malformed("outputs that do not fit their structure")
         return Observation(
             status=status,
             outputs=_outputs(found.outputs, fds),
@@ -101,7 +113,7 @@ def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
             seconds=found.seconds,
             notes=tuple(text[:500] for text in found.notes),
         )
-    except (ValidationError, ValueError, TypeError, KeyError) as error:
+    except _HOSTILE as error:
         raise Malformed(f"a malformed reply: {str(error)[:500]}") from error
 
 
@@ -111,6 +123,8 @@ def _outputs(rows: list[_Output], fds: list[int]) -> tuple[OutputTensor, ...]:
         raise Malformed(f"outputs of {total:,} bytes, more than {LARGEST_OUTPUT:,}")
     if total and not fds:
         raise Malformed("outputs without their bytes")
+    if fds and not stat.S_ISREG(os.fstat(fds[0]).st_mode):
+        raise Malformed("outputs in something that is not memory")
     return tuple(_output(row, fds[0] if fds else -1) for row in rows)
 
 
@@ -189,11 +203,14 @@ def raised(reply: dict[str, Any]) -> Raised | None:
 
 
 def weights(reply: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str, str], ...]:
+    """(name, shape, dtype, digest) of each parameter; rows that are none are left out."""
     rows = reply.get("weights")
     if not isinstance(rows, list):
         return ()
     found = []
     for row in rows[:100_000]:
         if isinstance(row, list) and len(row) == 4 and isinstance(row[1], list):
-            found.append((str(row[0]), tuple(int(n) for n in row[1]), str(row[2]), str(row[3])))
+            name, shape, dtype, digest = row
+            if all(type(n) is int for n in shape):
+                found.append((str(name), tuple(shape), str(dtype), str(digest)))
     return tuple(found)
