@@ -28,7 +28,8 @@ _FLOOR = 2.0**-126
 FIRST = 4
 #: Runs that decide what lies between; fresh runs that confirm a conviction.
 SAMPLES, CONFIRM = 32, 128
-#: Elements past which FEWER runs decide: the mean square over so many elements is sharp already.
+#: Elements past which FEWER runs decide, since the mean square over so many elements is sharp already;
+#: they also decide where a run is long. Student's quantile widens the bound for what they are few.
 LARGE, FEWER = 1 << 21, 8
 #: Rounding errors are taken this many times as large where a choice (an index, a mask) hangs on them:
 #: a uniform error seldom reaches its own bound, and SAMPLES runs must find the ones that do.
@@ -175,11 +176,11 @@ class Judgement:
         # Student's quantile holds at any number of runs; few runs only make it wide. So a gross
         # error is convicted at once, and what lies between waits for more runs.
         found = self._against(index, output, FIRST)
-        large = output.data.size > LARGE
+        large, long = output.data.size > LARGE, self._oracle.long
         if found.ok and not self._lenient:
-            found = self._against(index, output, FEWER if large else SAMPLES)
+            found = self._against(index, output, FEWER if large or long else SAMPLES)
         if not found.ok and self._confirm and not large:
-            found = self._against(index, output, CONFIRM, fresh=True)
+            found = self._against(index, output, FEWER if long else CONFIRM, fresh=True)
         return found
 
     def _against(

@@ -30,6 +30,9 @@ Make = Callable[[], Callable[..., Any]]
 #: functions of it (softmax) unmoved.
 _SCALES = (0.5, -1.0, 3.0, -1e4)
 
+#: Operations past which a reference counts as long.
+LONG = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -76,6 +79,7 @@ class Oracle:
         mode = Lifted(self.dtype)
         leaves = self._lifted_run(mode)
         self._met = mode.met
+        self._count = mode.count
         return leaves
 
     @cached_property
@@ -104,6 +108,13 @@ class Oracle:
             isinstance(module, torch.nn.RNNBase) for module in reference.modules()
         )
         return "tf32" if recurrent or "convolution" in self._met else "fp32"
+
+    @cached_property
+    def long(self) -> bool:
+        """Whether the reference is so many operations (a recurrence over time) that a run of it takes
+        about a second."""
+        _ = self.exact
+        return self._count > LONG
 
     @cached_property
     def signs_zero(self) -> bool:

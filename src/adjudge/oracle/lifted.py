@@ -41,8 +41,9 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._native = native
         self._noise = noise
-        #: Names of all primitive operations met.
+        #: Names of all primitive operations met, and how many there were.
         self.met: set[str] = set()
+        self.count = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -57,6 +58,7 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func._schema.name.split("::")[1]
         self.met.add(name)
+        self.count += 1
         if name.endswith("_") and not name.endswith("__") and _writes_self(func):
             return self._in_place(func, name, args, kwargs)
         if self._noise is None:
