@@ -23,6 +23,7 @@ def replayed(job: tuple[corpus.Row, list[dict[str, Any]]]) -> list[Answer]:
     """(problem, gate, what is wrong or "") for each violation of one kernel."""
     from adjudge.frontends import kernelbench
     from adjudge.judge.replay import replay
+    from adjudge.judge.verify import Options
     from adjudge.worker.client import Zygote
 
     row, violations = job
@@ -30,8 +31,6 @@ def replayed(job: tuple[corpus.Row, list[dict[str, Any]]]) -> list[Answer]:
     program, candidate = kernelbench.from_source(row["reference"], row["candidate"], name)
     found: list[Answer] = []
     with Zygote.start() as zygote:
-        from adjudge.judge.verify import Options
-
         for violation in violations:
             try:
                 result = replay(violation["replay"], program, candidate, Options(zygote=zygote))
