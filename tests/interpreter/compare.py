@@ -17,6 +17,8 @@ import torch
 from operations import Operation, kernels, operations, run
 from safetensors import safe_open
 
+from adjudge.oracle.compare import classes
+
 RECORD = Path(__file__).with_name("h200.safetensors")
 
 Differences = dict[str, dict[str, int]]
@@ -64,11 +66,9 @@ def _compared(op: Operation, ours: torch.Tensor, theirs: torch.Tensor) -> dict[s
 
 def _classes(values: torch.Tensor) -> npt.NDArray[Any]:
     wide = values.double().numpy()
-    kinds = np.zeros(wide.shape, dtype=np.int8)
-    kinds[np.isnan(wide)] = 1
-    kinds[np.isinf(wide)] = 2
-    kinds[wide == 0] = 3
-    return np.where((kinds > 1) & np.signbit(wide), -kinds, kinds)
+    kinds = classes(wide)
+    kinds[wide == 0] = 4
+    return np.where((wide == 0) & np.signbit(wide), -kinds, kinds)
 
 
 if __name__ == "__main__":

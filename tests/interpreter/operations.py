@@ -27,13 +27,6 @@ SIDE = 32
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = ("int32", "int64", "int16", "int8", "uint8")
-_TRITON = {
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float64": "fp64",
-    "bool": "int1",
-}
 
 _FLOAT_SPECIALS = (
     math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.0, 100.0,

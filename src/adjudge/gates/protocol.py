@@ -32,6 +32,12 @@ class Scene:
         """The ordinary run at the base point, the clean baseline of every gate."""
         return Probe(sizes=self.discovery.base)
 
+    @property
+    def native(self) -> Probe | None:
+        """The ordinary run at the declared sizes, or None where a run there is not affordable."""
+        sizes = self.discovery.native
+        return None if sizes is None else Probe(sizes=sizes)
+
     def is_declared(self, probe: Probe) -> bool:
         """Whether the probe lies within what the task declares: its own sizes, distribution,
         layout, weights and dtype, and nothing unusual about memory, order or history beyond what

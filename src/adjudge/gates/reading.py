@@ -139,8 +139,7 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
     """
     scene = evidence.scene
     if state(evidence, scene.ordinary) is State.BROKEN:
-        native = replace(scene.ordinary, sizes=scene.discovery.native or scene.ordinary.sizes)
-        only_here = state(evidence, native) is State.CLEAN
+        only_here = state(evidence, scene.native or scene.ordinary) is State.CLEAN
         mine = gate == ("shape-dependent" if only_here else "wrong-value")
         return [scene.ordinary] if mine and not _is_metadata(evidence, scene.ordinary) else []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
 from adjudge.gates.protocol import Evidence, Scene
@@ -57,8 +56,8 @@ def _probes(scene: Scene) -> Iterator[Probe]:
                 continue
             if size != base.get(symbol.name):
                 yield ordinary.at(merged(base, **{symbol.name: size}))
-    if scene.discovery.native is not None:
-        yield replace(ordinary, sizes=scene.discovery.native)
+    if scene.native is not None:
+        yield scene.native
 
 
 def decide(evidence: Evidence) -> Finding:

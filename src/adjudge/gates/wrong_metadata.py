@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind, Violation
 from adjudge.gates.protocol import Evidence, Scene
@@ -29,8 +28,8 @@ CONTRACT = Contract(
 
 def plan(scene: Scene) -> Iterable[Probe]:
     probes = [scene.ordinary]
-    if scene.discovery.native is not None:
-        probes.append(replace(scene.ordinary, sizes=scene.discovery.native))
+    if scene.native is not None:
+        probes.append(scene.native)
     return probes
 
 

@@ -45,8 +45,8 @@ def plan(scene: Scene) -> Iterable[Probe]:
 def _probes(scene: Scene) -> Iterator[Probe]:
     ordinary = scene.ordinary
     yield ordinary
-    if scene.discovery.native is not None:
-        yield replace(ordinary, sizes=scene.discovery.native)
+    if scene.native is not None:
+        yield scene.native
     for seed in range(1, SEEDS):
         yield replace(ordinary, seed=seed)
     if scene.task.parameters:

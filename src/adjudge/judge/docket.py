@@ -265,13 +265,13 @@ class Docket:
         return None
 
     def _precision_scope(self, probe: Probe) -> Scope:
-        native = self.scene.discovery.native
+        native = self.scene.native
         if native is None:
             # Rounding does not go away at a larger size.
             return Scope.DECLARED
-        if self._answers(at := replace(self.scene.ordinary, sizes=native)):
-            observation = self._observations[at]
-            if self._compared(at, observation, self.required).broken:
+        if self._answers(native):
+            observation = self._observations[native]
+            if self._compared(native, observation, self.required).broken:
                 return Scope.DECLARED
         return scope_of(self.scene, probe)
 

@@ -260,12 +260,12 @@ class _Trial:
             f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
         }
         stdout = next((o.stdout for o in observations if o.stdout), "")
-        undecided = self._undecided_at_native(docket)
+        undecided, excused = self._undecided_at_native(docket)
         if undecided:
             warnings = (*warnings, f"the declared shape could not be decided: {undecided}")
         return Verdict(
             name=self.candidate.name,
-            standing=standing_of(findings, undecided=bool(undecided)),
+            standing=standing_of(findings, undecided=bool(undecided) and not excused),
             findings=findings,
             grade=docket.grade,
             required=docket.required,
@@ -279,22 +279,19 @@ class _Trial:
             timings=tuple(sorted({**self.timings, **docket.timings}.items())),
         )
 
-    def _undecided_at_native(self, docket: Docket) -> str:
-        """Why a run at the declared shape says nothing, or "" if it does, or was not made, or may be
-        too slow for this runner by what the small shape takes."""
-        discovery = docket.scene.discovery
-        if discovery.native is None:
-            return ""
-        probe = replace(docket.scene.ordinary, sizes=discovery.native)
-        observation = docket.observations.get(probe)
-        if observation is None or state(docket, probe) is not State.UNDECIDED:
-            return ""
-        if observation.status is Status.HUNG:
-            native = sum(prod(spec.shape) for spec in self.program.task.inputs)
-            growth = native / max(discovery.elements, 1)
-            if discovery.seconds * growth**GROWTH * SLACK > self.options.timeout:
-                return ""
-        return undecided_reason(docket, probe)
+    def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
+        """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether
+        it may merely be too slow for this runner, by what the small shape takes."""
+        probe, discovery = docket.scene.native, docket.scene.discovery
+        if probe is None or probe not in docket.observations:
+            return "", False
+        if state(docket, probe) is not State.UNDECIDED:
+            return "", False
+        native = sum(prod(spec.shape) for spec in self.program.task.inputs)
+        growth = native / max(discovery.elements, 1)
+        slow = discovery.seconds * growth**GROWTH * SLACK > self.options.timeout
+        hung = docket.observations[probe].status is Status.HUNG
+        return undecided_reason(docket, probe), hung and slow
 
     def _no_verdict(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
         findings = tuple(

@@ -61,10 +61,12 @@ def receive(
         found = json.loads(_exactly(channel, length, deadline))
         if not isinstance(found, dict):
             raise Broken("a header that is not a mapping")
-    except (ValueError, EOFError, RecursionError) as error:
+    except BaseException as error:
         for fd in fds:
             os.close(fd)
-        raise Broken(f"a malformed header: {error}") from error
+        if isinstance(error, (ValueError, EOFError, RecursionError)):
+            raise Broken(f"a malformed header: {error}") from error
+        raise
     return found, fds
 
 

@@ -15,8 +15,8 @@ from adjudge import arrays
 from adjudge.observation import AccessFault, Observation, OutputTensor, Race, Raised, Status
 from adjudge.task import Launch
 
-#: A leaf of a structure in words, which a key of a mapping is not.
-_LEAF = re.compile(r"\b(?:tensor|number)\b(?!:)")
+#: A leaf of a structure in words: alone between brackets, commas and colons, as no key of a mapping is.
+_LEAF = re.compile(r"(?:^|[(\[ ])(?:tensor|number)(?=$|[)\]},])")
 #: Where an output may begin in the memory that holds it.
 _LARGEST_START = 1 << 40
 #: Bytes of all outputs together that are read back.

@@ -48,7 +48,7 @@ def _sum(self: Any, tensor: Any) -> Any:
     data = tensor.handle.data
     with np.errstate(all="ignore"):
         out = np.sum(data, axis=self.axis, keepdims=self.keep_dims)
-    if data.dtype.kind == "f":
+    if data.dtype.kind == "f" and not np.all(out):
         negative = np.all((data == 0) & np.signbit(data), axis=self.axis, keepdims=self.keep_dims)
         out = np.where(negative, np.asarray(-0.0, data.dtype), out)
     return self.to_tensor(out, tensor.dtype)
