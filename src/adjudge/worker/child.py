@@ -186,7 +186,8 @@ class _Session:
 
     def _facts(self, run: _Run, log: Any) -> dict[str, Any]:
         tampering = [*self._audit.seen, *integrity.changes(self._before)]
-        tampering += integrity.left_running(self._threads)
+        tampering += integrity.left_running(self._threads, started=self._audit.started)
+        self._audit.started = False
         tampering += run.tampering
         facts: dict[str, Any] = {
             "tampering": list(dict.fromkeys(tampering)),

@@ -14,6 +14,9 @@ from typing import Any, ClassVar
 
 import torch
 
+#: Ours before a candidate can replace it.
+_sleep = time.sleep
+
 #: (module, attribute) pairs that graders use and cheats patch.
 _WATCHED: tuple[tuple[Any, str], ...] = (
     *((torch, name) for name in ("allclose", "equal", "isclose", "manual_seed", "empty", "randn")),
@@ -87,8 +90,19 @@ def changes(before: list[Watched]) -> list[str]:
     return found
 
 
-def left_running(before: int) -> list[str]:
-    """What could still change an output after it was returned."""
+#: Seconds that a thread is given to begin: until then it is not counted.
+_BEGIN_SECONDS = 0.05
+
+
+def left_running(before: int, *, started: bool) -> list[str]:
+    """What could still change an output after it was returned.
+
+    Args:
+        before: threads there were before the candidate was loaded.
+        started: whether it has started any.
+    """
+    if started:
+        _sleep(_BEGIN_SECONDS)
     more = threads() - before
     found = [f"left {more} threads running"] if more > 0 else []
     timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -125,9 +139,13 @@ class Audit:
         self._folder = folder
         self.seen: list[str] = []
         self.armed = False
+        #: Whether a thread was started since this was last set to False.
+        self.started = False
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "_thread.start_new_thread":
+            self.started = True
         if not self.armed or len(self.seen) > 50:
             return
         writing = event == "open" and self._writes(arguments)
