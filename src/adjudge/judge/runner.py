@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
+from adjudge.closing import Closing
 from adjudge.judge.cases import Case
 from adjudge.observation import Observation
 from adjudge.task import Candidate
 from adjudge.worker.client import LoadReply, Worker, Zygote
 
 
-class Runner:
+class Runner(Closing):
     """Worker processes for one candidate, numbered as probes number them."""
 
     def __init__(self, zygote: Zygote, candidate: Candidate, *, timeout: float) -> None:
@@ -24,15 +24,7 @@ class Runner:
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
 
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()

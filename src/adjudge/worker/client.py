@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 import numpy.typing as npt
 
+from adjudge.closing import Closing
 from adjudge.errors import HarnessError
 from adjudge.observation import Observation, Raised, Status
 from adjudge.task import Candidate
@@ -72,7 +72,7 @@ class LoadReply:
     observation: Observation | None = None
 
 
-class Zygote:
+class Zygote(Closing):
     """A process that imported torch and triton once and forks a worker for each candidate.
 
     It never holds a task or an answer, and never runs a tensor operation.
@@ -108,17 +108,6 @@ class Zygote:
             HarnessError: it did not come up.
         """
         return cls(Launch(isolation=isolation, face=face, allow_compiler=allow_compiler))
-
-    def __enter__(self) -> Zygote:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def spawn(self) -> Worker:
         """A fresh worker.

@@ -9,10 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-from types import TracebackType
+
+from adjudge.closing import Closing
 
 
-class Launch:
+class Launch(Closing):
     """The process and our end of its channel, from the moment it is started.
 
     Args:
@@ -38,17 +39,6 @@ class Launch:
             start_new_session=True,
         )
         theirs.close()
-
-    def __enter__(self) -> Launch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def last_words(self) -> str:
         """What the dead process wrote on its standard error."""
