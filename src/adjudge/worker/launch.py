@@ -28,6 +28,11 @@ class Launch(Closing):
         self.channel, theirs = socket.socketpair()
         environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTORCH_JIT": "0"}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        if allow_compiler:
+            # Threads that Inductor leaves behind would be taken for the candidate's own.
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+            # The processor's own word is enough: a compiled test of it costs each worker 5 s.
+            environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
         command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
         self._process = subprocess.Popen(

@@ -53,6 +53,11 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._blocks: list[tuple[np.ndarray[Any, np.dtype[np.uint8]], int, int]] = []
         self.peak_bytes = 0
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Lets `torch.compile` work: what it compiled allocates on the poisoned heap instead."""
+        return True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:

@@ -1,0 +1,45 @@
+"""What `torch.compile` makes of a reference is really compiled, and clean."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from adjudge.contract import Outcome, Standing
+from adjudge.frontends import kernelbench
+from adjudge.judge.verify import Options, verify
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import mutants
+
+REFERENCE = """
+import torch
+
+rows, columns = 16, 96
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(torch.nn.functional.softplus(x), dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
+def test_a_compiled_reference_is_sound() -> None:
+    program = kernelbench.KernelBenchProgram(REFERENCE, "compiled")
+    candidate = kernelbench.candidate_from(REFERENCE + mutants.COMPILED, "compiled")
+    options = Options(budget=8, examine=False, face="cpu", allow_compiler=True, timeout=120)
+    verdict = verify(program, candidate, options)
+    assert verdict.standing is Standing.SOUND, [(f.gate, f.reason) for f in verdict.violations]
+    assert all(f.outcome is Outcome.PASS for f in verdict.findings if f.gate == "wrong-value")
