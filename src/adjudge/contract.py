@@ -153,6 +153,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """A place in the candidate's source that a reader should look at. Convicts nobody."""
+
+    #: What it looks like: pointer-key, keeps-state, walks-stack, ...
+    rule: str
+    #: Line of the candidate's source, from 1.
+    line: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Everything that went into a verdict, so that someone else can have it again."""
 
@@ -183,6 +194,8 @@ class Verdict:
     #: What is doubtful about the task itself (constant output, random reference, ...).
     warnings: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    #: Places in the candidate's source that look like a known hack. They change no standing.
+    hints: tuple[Hint, ...] = ()
     #: The candidate's captured standard output and error, bounded.
     stdout: str = ""
     probes: int = 0

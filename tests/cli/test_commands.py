@@ -121,3 +121,14 @@ def test_records_refuse_what_they_do_not_know() -> None:
 def test_the_published_schema_is_current() -> None:
     published = Path(__file__).resolve().parents[2] / "docs" / "verdict.schema.json"
     assert json.loads(published.read_text()) == record.json_schema()
+
+
+def test_hints_are_shown_and_change_no_standing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (SOFTMAX / "correct.py").read_text() + "\nimport time\n\nBEGUN = time.perf_counter()\n"
+    (tmp_path / "timed.py").write_text(text)
+    arguments = ["verify", str(tmp_path / "timed.py"), "--gates", "wrong-value", "--budget", "2"]
+    assert run([*arguments, "--reference", str(SOFTMAX / "reference.py")]) == 0
+    line = text.count("\n")
+    assert f"timed:{line}  reads-clock: uses time.perf_counter" in capsys.readouterr().out

@@ -37,6 +37,7 @@ from adjudge.observation import Status
 from adjudge.oracle import REGIMES
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
+from adjudge.static.hints import hints
 from adjudge.task import Candidate, Task
 from adjudge.worker.client import Zygote
 
@@ -272,6 +273,7 @@ class _Trial:
             provenance=self._provenance(docket.scene.discovery.weights),
             warnings=warnings,
             refusals=tuple(sorted(refusals))[:10],
+            hints=hints(self.candidate.source),
             stdout=stdout,
             probes=len(docket.observations),
             shared=self.shared,
@@ -306,6 +308,7 @@ class _Trial:
             required=self.options.required or "fp32",
             provenance=self._provenance("none"),
             warnings=warnings,
+            hints=hints(self.candidate.source),
             seconds=time.perf_counter() - self.start,
         )
 

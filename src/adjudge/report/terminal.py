@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from adjudge.contract import Finding, Outcome, Standing, Verdict, Violation
+from adjudge.contract import Finding, Hint, Outcome, Standing, Verdict, Violation
 from adjudge.inputs.codec import describe
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ _MEANING = {
     Standing.VIOLATING: "broken within the declared scope",
     Standing.INCONCLUSIVE: "the ordinary answer could not be judged",
 }
+
+
+#: Hints that are shown with a verdict; all of them are in its record.
+_HINTS = 5
 
 
 def verdict_report(
@@ -63,9 +67,19 @@ def verdict_report(
     if verdict.refusals:
         parts.append(Text("  refuses some probes with", style="yellow"))
         parts += [Text(f"    {words}", style="dim") for words in verdict.refusals[:5]]
+    if verdict.hints:
+        parts.append(Text("  worth a look, though it proves nothing", style="yellow"))
+        parts += hint_lines(verdict.hints[:_HINTS], verdict.name)
+        if len(verdict.hints) > _HINTS:
+            parts.append(Text(f"    and {len(verdict.hints) - _HINTS} more", style="dim"))
     if verbose:
         parts.append(_details(verdict))
     return Group(*parts)
+
+
+def hint_lines(hints: Sequence[Hint], name: str) -> list[Text]:
+    """One line a hint."""
+    return [Text(f"    {name}:{h.line}  {h.rule}: {h.words}", style="dim") for h in hints]
 
 
 def verdict_line(verdict: Verdict) -> Text:

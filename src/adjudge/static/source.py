@@ -1,0 +1,66 @@
+"""A candidate's source as a tree, with what each part lies in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from adjudge.static.names import Names
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+#: Decorators that make a kernel of a function.
+_KERNEL = frozenset({"triton.jit", "triton.runtime.jit", "triton.experimental.gluon.jit"})
+#: Methods that run before the first call.
+_CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__init_subclass__", "reset_parameters")
+
+
+class Source:
+    """The parsed text of one candidate."""
+
+    def __init__(self, text: str) -> None:
+        """
+        Raises:
+            SyntaxError: the text is no Python.
+        """
+        self.tree = ast.parse(text)
+        self.names = Names(self.tree)
+        self._parents: dict[ast.AST, ast.AST] = {}
+        for node in ast.walk(self.tree):
+            for child in ast.iter_child_nodes(node):
+                self._parents[child] = node
+
+    @cached_property
+    def kernels(self) -> dict[str, ast.FunctionDef]:
+        """Functions that run on the device, by name."""
+        return {
+            node.name: node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.FunctionDef) and self._is_kernel(node)
+        }
+
+    def _is_kernel(self, node: ast.FunctionDef) -> bool:
+        decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+        return any(self.names.paths(d) & _KERNEL for d in decorators)
+
+    @cached_property
+    def host(self) -> tuple[ast.AST, ...]:
+        """Every node outside kernels."""
+        inside = {node for kernel in self.kernels.values() for node in ast.walk(kernel)}
+        return tuple(node for node in ast.walk(self.tree) if node not in inside)
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What the node lies in, from the inside out."""
+        while node in self._parents:
+            node = self._parents[node]
+            yield node
+
+    def function(self, node: ast.AST) -> Function | None:
+        """The function whose body the node lies in."""
+        return next((n for n in self.above(node) if isinstance(n, Function)), None)
+
+    def in_a_call(self, node: ast.AST) -> bool:
+        """Whether the node runs when the candidate is called, not when it is loaded or built."""
+        function = self.function(node)
+        return function is not None and function.name not in _CONSTRUCTORS
