@@ -117,6 +117,11 @@ class Launch:
     grid: tuple[int, ...]
     #: Compile-time constants (block sizes and the like) by name; integers and booleans only.
     constants: tuple[tuple[str, int], ...] = ()
+    #: Every parameter by name as Triton types it: "*fp32:16" (a pointer that 16 divides), "i32",
+    #: "=1024" (a compile-time constant), "=dtype fp16"; "?" what has no such name.
+    parameters: tuple[tuple[str, str], ...] = ()
+    #: num_warps, num_stages and the like, where the launch gave them.
+    options: tuple[tuple[str, int], ...] = ()
     #: How many autotune configurations the kernel has, and which one ran (-1: not autotuned).
     configs: int = 0
     config: int = -1

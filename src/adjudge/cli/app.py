@@ -8,6 +8,7 @@ from adjudge import __version__
 from adjudge.cli.demo import demo
 from adjudge.cli.doctor import doctor
 from adjudge.cli.explain import explain
+from adjudge.cli.inspect import inspect
 from adjudge.cli.replay import replay
 from adjudge.cli.selfcheck import selfcheck
 from adjudge.cli.task import task
@@ -20,5 +21,5 @@ app = App(
     # Rendering help as Markdown costs 0.1 s of imports.
     help_format="plaintext",
 )
-for command in (verify, replay, explain, task, selfcheck, doctor, demo):
+for command in (verify, replay, inspect, explain, task, selfcheck, doctor, demo):
     app.command(command)

@@ -37,12 +37,14 @@ class Source:
         return {
             node.name: node
             for node in ast.walk(self.tree)
-            if isinstance(node, ast.FunctionDef) and self._is_kernel(node)
+            if isinstance(node, ast.FunctionDef)
+            and any(map(self.is_kernel_decorator, node.decorator_list))
         }
 
-    def _is_kernel(self, node: ast.FunctionDef) -> bool:
-        decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-        return any(self.names.paths(d) & _KERNEL for d in decorators)
+    def is_kernel_decorator(self, decorator: ast.expr) -> bool:
+        """Whether a decorator makes a kernel, as `triton.jit` does."""
+        bare = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return bool(self.names.paths(bare) & _KERNEL)
 
     @cached_property
     def host(self) -> tuple[ast.AST, ...]:

@@ -187,6 +187,8 @@ def _launch(item: dict[str, Any]) -> Launch:
         kernel=str(item["kernel"])[:200],
         grid=tuple(int(n) for n in item["grid"])[:3],
         constants=tuple((str(k)[:100], int(v)) for k, v in item["constants"])[:200],
+        parameters=tuple((str(k)[:100], str(v)[:200]) for k, v in item["parameters"])[:200],
+        options=tuple((str(k)[:100], int(v)) for k, v in item["options"])[:20],
         configs=int(item["configs"]),
         config=int(item["config"]),
     )

@@ -123,6 +123,8 @@ def _landlock(settings: Settings, folder: Path) -> None:
     rules = Landlock(strict=False)
     rules.allow_read(*_readable(settings.compiler))
     rules.allow_read_write(str(folder))
+    # Moving a file from one folder to another inside it, as compile caches do.
+    rules.add_path_rule(str(folder), access=AccessFs.REFER)
     # Rules for single files may not carry the rights of folders.
     rules.add_path_rule("/dev/null", access=AccessFs.READ_FILE | AccessFs.WRITE_FILE)
     rules.add_path_rule("/dev/urandom", access=AccessFs.READ_FILE)

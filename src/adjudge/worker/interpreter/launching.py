@@ -12,8 +12,8 @@ from triton.runtime import autotuner, driver
 from triton.runtime import interpreter as stock
 from triton.runtime.errors import InterpreterError
 
-from adjudge.task import Launch
 from adjudge.worker.interpreter.addresses import EXTENT, extent_of
+from adjudge.worker.interpreter.recording import launch_of
 from adjudge.worker.interpreter.session import Unsupported, current, order
 
 
@@ -37,6 +37,7 @@ def _converted(original: Any) -> Any:
 
 def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
     names = inspect.getfullargspec(self.fn).args
+    options = {k: v for k, v in kwargs.items() if k not in names}
     kwargs = {k: v for k, v in kwargs.items() if k in names}
     for hook in self.pre_run_hooks:
         hook(*args, **kwargs)
@@ -51,7 +52,8 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
     grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
     grid = (*grid, *(1,) * (3 - len(grid)))
     kernel = self.fn.__name__
-    _record(kernel, grid, bound, self.constexprs)
+    launch = launch_of(kernel, grid, bound, self.constexprs, options, current.tuned)
+    current.log.launches.append(launch)
     current.kernel = kernel
     builder = stock.interpreter_builder
     builder.set_grid_dim(*grid)
@@ -64,19 +66,6 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
         raise
     except Exception as error:
         raise InterpreterError(repr(error)) from error
-
-
-def _record(kernel: str, grid: tuple[int, ...], bound: dict[str, Any], constexprs: Any) -> None:
-    constants = []
-    for name in constexprs:
-        value = bound.get(name)
-        value = getattr(value, "value", value)
-        if isinstance(value, (bool, int)):
-            constants.append((name, int(value)))
-    configs, config = current.tuned
-    current.log.launches.append(
-        Launch(kernel=kernel, grid=grid, constants=tuple(constants), configs=configs, config=config)
-    )
 
 
 def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:

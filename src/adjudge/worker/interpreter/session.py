@@ -20,7 +20,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    #: "serial", "reversed" or "random:K".
+    #: "serial", "reversed", "random:K", or "none": launches are recorded and nothing runs.
     schedule: str = "serial"
     #: Index of the autotune configuration to run; -1 takes the first.
     config: int = -1
@@ -73,6 +73,8 @@ def order(instances: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         Unsupported: the schedule is not one of this runner's.
     """
     name, _, key = current.options.schedule.partition(":")
+    if name == "none":
+        return []
     if name == "serial":
         return instances
     if name == "reversed":
