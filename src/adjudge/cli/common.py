@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from adjudge.contract import Verdict
 
 Isolation = Literal["full", "none"]
+RunnerName = Literal["interpret", "cuda"]
 Advance = Callable[[str, int, int], None]
 
 #: Name of the reference that is taken when none is given: the file beside the candidate.
@@ -64,10 +65,12 @@ def show(
     from adjudge.gates import GATES
     from adjudge.report.terminal import verdict_report
 
+    runner = verdict.provenance.runner
+    elsewhere = "" if runner == "interpret" else f" --runner {runner}"
     report = verdict_report(
         verdict,
         summaries={g.CONTRACT.identifier: g.CONTRACT.summary for g in GATES},
-        replay_tail=f"{candidate} --reference {reference}",
+        replay_tail=f"{candidate} --reference {reference}{elsewhere}",
         verbose=verbose,
         table=table,
     )

@@ -14,6 +14,7 @@ def replay(
     *,
     reference: Path | None = None,
     isolation: common.Isolation = "full",
+    runner: common.RunnerName = "interpret",
 ) -> int:
     """Run one violation again, in a fresh process, on the same bytes.
 
@@ -25,7 +26,7 @@ def replay(
         The candidate that was judged.
     reference
         Its reference; reference.py beside the candidate if not given.
-    isolation
+    isolation, runner
         As for verify.
     """
     from rich.console import Console
@@ -36,7 +37,10 @@ def replay(
 
     decode_recipe(code)
     reference = common.reference_of(candidate, reference)
-    with common.progress(Console(stderr=True)) as advance, Launch(isolation=isolation) as launch:
+    with (
+        common.progress(Console(stderr=True)) as advance,
+        Launch(isolation=isolation, runner=runner) as launch,
+    ):
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.replay import replay as judge
@@ -44,7 +48,9 @@ def replay(
         from adjudge.worker.client import Zygote
 
         program, under_judgement = kernelbench.load(candidate, reference)
-        options = Options(isolation=isolation, progress=advance, zygote=Zygote(launch))
+        options = Options(
+            isolation=isolation, runner=runner, progress=advance, zygote=Zygote(launch)
+        )
         result = judge(code, program, under_judgement, options)
     from adjudge.report.terminal import replay_report
 

@@ -20,6 +20,7 @@ def verify(
     required: str = "",
     json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     isolation: common.Isolation = "full",
+    runner: common.RunnerName = "interpret",
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
 ) -> int:
     """Judge a candidate against its reference.
@@ -42,6 +43,8 @@ def verify(
         report.
     isolation
         "none" runs the candidate without a sandbox: for code you trust, on systems without Landlock.
+    runner
+        Where the candidate runs: in the interpreter, on any machine, or on the first GPU ("cuda").
     verbose
         Also show provenance and the seconds each stage took.
     """
@@ -57,7 +60,10 @@ def verify(
     reference = common.reference_of(candidate, reference)
     if json is not None and not json.parent.is_dir():
         raise UsageError("there is no folder to write the record to", where=str(json.parent))
-    with common.progress(Console(stderr=True)) as advance, Launch(isolation=isolation) as launch:
+    with (
+        common.progress(Console(stderr=True)) as advance,
+        Launch(isolation=isolation, runner=runner) as launch,
+    ):
         advance("loading torch", 0, 0)
         from adjudge.frontends import kernelbench
         from adjudge.judge.verify import Options
@@ -70,6 +76,7 @@ def verify(
             budget=budget,
             gates=names or None,
             isolation=isolation,
+            runner=runner,
             zygote=Zygote(launch),
             required=required,
             progress=advance,

@@ -64,6 +64,7 @@ class Options:
     required: str = ""
     scope: Scope = Scope.EXTENDED
     progress: Progress | None = None
+    #: Where candidates run: "interpret", or "cuda" for the first GPU.
     runner: str = "interpret"
     #: A running zygote to use; otherwise one is started and closed.
     zygote: Zygote | None = None
@@ -114,7 +115,10 @@ def _zygote(options: Options) -> Iterator[Zygote]:
         yield options.zygote
         return
     with Zygote.start(
-        isolation=options.isolation, face=options.face, allow_compiler=options.allow_compiler
+        isolation=options.isolation,
+        face=options.face,
+        allow_compiler=options.allow_compiler,
+        runner=options.runner,
     ) as zygote:
         yield zygote
 
@@ -173,7 +177,7 @@ class _Trial:
         try:
             with self._timed("scout"):
                 # What a compiler takes at first says nothing about the size.
-                slow = self.options.allow_compiler
+                slow = self.options.allow_compiler or self.options.runner == "cuda"
                 first = self.options.timeout if slow else FIRST_SECONDS
                 scouted = scout(self.program, base, self.runner, first_seconds=first)
         except OutsideDomain as why:
@@ -320,7 +324,7 @@ class _Trial:
             candidate=self.candidate.digest,
             gates=gates_digest(),
             runner=self.options.runner,
-            device=platform.processor() or platform.machine(),
+            device=_device(self.options.runner),
             versions=_versions(),
             isolation=self.runner.zygote.layers,
             weights=weights,
@@ -350,6 +354,15 @@ def _confirmed(docket: Docket, g: Gate) -> Finding:
             return finding
         if docket.confirm(violation.probe).broken:
             return g.decide(docket)
+
+
+def _device(runner: str) -> str:
+    """The name of what candidates ran on."""
+    if runner == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name(0)
+    return platform.processor() or platform.machine()
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

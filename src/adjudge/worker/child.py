@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -23,10 +23,9 @@ import torch
 
 from adjudge import arrays
 from adjudge.weights import construct, described
-from adjudge.worker import device_face, integrity, memory, protocol, sandbox
-from adjudge.worker.interpreter.session import Unsupported
+from adjudge.worker import integrity, memory, protocol, runners, sandbox
+from adjudge.worker.interpreter.session import Log, Unsupported
 
-_TRITON = importlib.util.find_spec("triton") is not None
 #: Calls whose outputs are kept alive, to see whether a later call changes them.
 _KEPT_ALIVE = 4
 
@@ -82,11 +81,10 @@ class _Session:
         sys.dont_write_bytecode = True
         os.chdir(folder)
         self._audit = integrity.Audit(self._path, str(folder))
-        if settings.face == "cuda":
-            device_face.put_on()
-        sandbox.restrict(settings, folder)
+        self._threads = integrity.Threads()
+        self.runner = runners.runner_for(settings)
+        self.runner.close_door(folder)
         self._before: list[integrity.Watched] = []
-        self._threads = 0
 
     def answer(self, header: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:
         what = header["do"]
@@ -105,7 +103,6 @@ class _Session:
         Path(self._path).write_text(header["source"])
         self._kind = header["kind"]
         self._before = integrity.snapshot()
-        self._threads = integrity.threads()
         sys.path.insert(0, str(self._folder))
         try:
             with self._watched():
@@ -132,17 +129,35 @@ class _Session:
     def _watched(self) -> Iterator[None]:
         self._audit.armed = True
         try:
-            with device_face.worn(self._settings.face):
+            with self.runner.answering():
                 yield
         finally:
             self._audit.armed = False
 
     def _construct(self, header: dict[str, Any], shared: mmap.mmap, redrawn: bool) -> Any:
-        args = _decode(header["init_args"], shared, {})
-        kwargs = _decode(header["init_kwargs"], shared, {})
+        args = self.decoded(header["init_args"], shared)
+        kwargs = self.decoded(header["init_kwargs"], shared)
         if self._kind == "function":
             return self._entry
-        return construct(self._entry, args, kwargs, seed=header["seed"], redrawn=redrawn)
+        built = construct(self._entry, args, kwargs, seed=header["seed"], redrawn=redrawn)
+        return self.runner.module(built) if isinstance(built, torch.nn.Module) else built
+
+    def decoded(self, node: Any, shared: mmap.mmap) -> Any:
+        """The arguments that the judge has sent, tensors placed where the runner has them."""
+        if "tuple" in node:
+            return tuple(self.decoded(item, shared) for item in node["tuple"])
+        if "list" in node:
+            return [self.decoded(item, shared) for item in node["list"]]
+        if "dict" in node:
+            return {key: self.decoded(item, shared) for key, item in node["dict"]}
+        if "tensor" in node:
+            return self.runner.tensor(shared, node["tensor"])
+        value = node["value"]
+        if isinstance(value, dict):
+            if "dtype" in value:
+                return arrays.torch_dtype(value["dtype"])
+            return self.runner.device() if "device" in value else slice(*value["slice"])
+        return value
 
     def _describe(self, header: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
         try:
@@ -157,8 +172,7 @@ class _Session:
         run = _Run(self, header, shared)
         try:
             with contextlib.ExitStack() as stack:
-                log = stack.enter_context(_interpreting(header))
-                stack.enter_context(memory.poisoned_heap(header["fill"]))
+                run.log = stack.enter_context(self.runner.session(header))
                 stack.enter_context(run.allocations)
                 stack.enter_context(self._watched())
                 stack.enter_context(torch.no_grad())
@@ -166,11 +180,11 @@ class _Session:
         except _Unreadable as error:
             return {"status": "unreadable", "notes": [str(error)], **self._facts(run, None)}, -1
         except BaseException as error:
-            facts = self._facts(run, run.log)
             raised = self._raised(error, run.phase)
+            self._end_if_dead(raised)
+            facts = self._facts(run, run.log)
             status = "unsupported" if raised.pop("unsupported", False) else "raised"
             return {"status": status, **raised, **facts}, -1
-        del log
         outputs, fd = run.exported()
         reply = {
             "status": "answered",
@@ -186,8 +200,7 @@ class _Session:
 
     def _facts(self, run: _Run, log: Any) -> dict[str, Any]:
         tampering = [*self._audit.seen, *integrity.changes(self._before)]
-        tampering += integrity.left_running(self._threads, started=self._audit.started)
-        self._audit.started = False
+        tampering += integrity.left_running(self._threads)
         tampering += run.tampering
         facts: dict[str, Any] = {
             "tampering": list(dict.fromkeys(tampering)),
@@ -199,6 +212,13 @@ class _Session:
             facts["races"] = [asdict(r) for r in log.races[:100]]
             facts["launches"] = [asdict(launch) for launch in log.launches[:1000]]
         return facts
+
+    def _end_if_dead(self, raised: dict[str, Any]) -> None:
+        """A device that has faulted takes the process with it, so that the judge sees a crash and not a
+        polite refusal."""
+        if self.runner.is_dead():
+            print(f"the device has faulted: {raised['raised']['message']}", flush=True)
+            os.abort()
 
     def _raised(self, error: BaseException, phase: str) -> dict[str, Any]:
         if isinstance(error, SystemExit):
@@ -228,35 +248,8 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
-class _NoLog:
-    faults: tuple[Any, ...] = ()
-    races: tuple[Any, ...] = ()
-    launches: tuple[Any, ...] = ()
-
-
-@contextlib.contextmanager
-def _interpreting(header: Mapping[str, Any]) -> Iterator[Any]:
-    if not _TRITON:
-        yield _NoLog()
-        return
-    from adjudge.worker import interpreter
-
-    options = interpreter.Options(
-        schedule=header["schedule"],
-        config=header["config"],
-        fill=header["fill"],
-        guard=header["guard"],
-        record_accesses=header["record_accesses"],
-    )
-    with interpreter.session(options) as log:
-        _Run.current_log = log
-        yield log
-
-
 class _Run:
     """One construction and its calls."""
-
-    current_log: Any = None
 
     def __init__(self, session: _Session, header: dict[str, Any], shared: mmap.mmap) -> None:
         self._session = session
@@ -273,11 +266,7 @@ class _Run:
         self._inputs: list[tuple[str, torch.Tensor]] = []
         self._state: dict[str, bytes] = {}
         self._earlier: list[tuple[torch.Tensor, bytes]] = []
-        _Run.current_log = None
-
-    @property
-    def log(self) -> Any:
-        return _Run.current_log
+        self.log: Log | None = None
 
     def execute(self) -> None:
         header = self._header
@@ -300,8 +289,8 @@ class _Run:
             self._call(args, kwargs, last)
 
     def _arguments(self, call: dict[str, Any], placed: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-        args = _decode(call["args"], self._shared, {})
-        kwargs = _decode(call["kwargs"], self._shared, {})
+        args = self._session.decoded(call["args"], self._shared)
+        kwargs = self._session.decoded(call["kwargs"], self._shared)
         if call["in_place_of"] is None:
             return args, kwargs
         held = placed[call["in_place_of"]]
@@ -325,7 +314,10 @@ class _Run:
         self.phase = "call"
         start = time.perf_counter()
         result = self._built(*args, **kwargs)
+        self._session.runner.wait()
         self.seconds = time.perf_counter() - start
+        if last:
+            self._session.runner.give_back(self._shared)
         self.structure, leaves = _flattened(result)
         for _, leaf in leaves:
             if isinstance(leaf, torch.Tensor) and type(leaf) not in (
@@ -428,20 +420,3 @@ def _flattened(result: Any) -> tuple[str, list[tuple[str, Any]]]:
     if not leaves:
         raise _Unreadable("nothing was returned" if result is None else "no tensor was returned")
     return str(shown).replace("'", ""), leaves
-
-
-def _decode(node: Any, shared: mmap.mmap, made: dict[int, Any]) -> Any:
-    if "tuple" in node:
-        return tuple(_decode(item, shared, made) for item in node["tuple"])
-    if "list" in node:
-        return [_decode(item, shared, made) for item in node["list"]]
-    if "dict" in node:
-        return {key: _decode(item, shared, made) for key, item in node["dict"]}
-    if "tensor" in node:
-        return memory.tensor_at(shared, node["tensor"])
-    value = node["value"]
-    if isinstance(value, dict):
-        if "dtype" in value:
-            return arrays.torch_dtype(value["dtype"])
-        return torch.device("cpu") if "device" in value else slice(*value["slice"])
-    return value

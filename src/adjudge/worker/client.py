@@ -19,7 +19,7 @@ from typing import Any
 import numpy.typing as npt
 
 from adjudge.closing import Closing
-from adjudge.errors import HarnessError
+from adjudge.errors import HarnessError, UsageError
 from adjudge.observation import Observation, Raised, Status
 from adjudge.task import Candidate
 from adjudge.worker import protocol, replies
@@ -83,6 +83,7 @@ class Zygote(Closing):
 
         Raises:
             HarnessError: it did not come up.
+            UsageError: the machine lacks what the runner needs.
         """
         self._launch = launch
         self._channel = launch.channel
@@ -97,17 +98,30 @@ class Zygote(Closing):
         ready = message[0]
         self.layers: tuple[str, ...] = tuple(str(x) for x in ready.get("layers", ()))
         self.device = str(ready.get("device", "cpu"))
+        if ready.get("missing"):
+            launch.close()
+            raise UsageError(
+                f"this machine has {ready['missing']}", todo="Use --runner interpret, the default."
+            )
 
     @classmethod
     def start(
-        cls, *, isolation: str = "full", face: str = "cuda", allow_compiler: bool = False
+        cls,
+        *,
+        isolation: str = "full",
+        face: str = "cuda",
+        allow_compiler: bool = False,
+        runner: str = "interpret",
     ) -> Zygote:
         """Launches the process and waits until it can fork.
 
         Raises:
             HarnessError: it did not come up.
         """
-        return cls(Launch(isolation=isolation, face=face, allow_compiler=allow_compiler))
+        launch = Launch(
+            isolation=isolation, face=face, allow_compiler=allow_compiler, runner=runner
+        )
+        return cls(launch)
 
     def spawn(self) -> Worker:
         """A fresh worker.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import os
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 #: Ours before a candidate can replace it.
-_sleep = time.sleep
+_sleep, _listdir = time.sleep, os.listdir
 
 #: (module, attribute) pairs that graders use and cheats patch.
 _WATCHED: tuple[tuple[Any, str], ...] = (
@@ -90,28 +91,46 @@ def changes(before: list[Watched]) -> list[str]:
     return found
 
 
-#: Seconds that a thread is given to begin: until then it is not counted.
-_BEGIN_SECONDS = 0.05
+#: Seconds that a thread is given to begin: until then Python does not count it.
+_BEGIN_SECONDS, _STEP_SECONDS = 1.0, 0.02
 
 
-def left_running(before: int, *, started: bool) -> list[str]:
-    """What could still change an output after it was returned.
+class Threads:
+    """Threads, counted before the candidate is loaded and after each run."""
 
-    Args:
-        before: threads there were before the candidate was loaded.
-        started: whether it has started any.
-    """
-    if started:
-        _sleep(_BEGIN_SECONDS)
-    more = threads() - before
+    def __init__(self) -> None:
+        # Opened before the door is closed: afterwards /proc cannot be read.
+        try:
+            self._tasks = os.open("/proc/self/task", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            self._tasks = -1
+        self._before = _thread._count()
+        self._tasks_before = self._count_tasks()
+
+    def left_running(self) -> int:
+        """How many of Python's threads are new. One that the system has made and Python does not count
+        yet is waited for."""
+        waited = 0.0
+        while self._begins() and waited < _BEGIN_SECONDS:
+            _sleep(_STEP_SECONDS)
+            waited += _STEP_SECONDS
+        # What is there by now and is not Python's belongs to a library (torch, a driver).
+        self._tasks_before = max(self._tasks_before, self._count_tasks())
+        return _thread._count() - self._before
+
+    def _begins(self) -> bool:
+        return self._count_tasks() > self._tasks_before and _thread._count() <= self._before
+
+    def _count_tasks(self) -> int:
+        return len(_listdir(self._tasks)) if self._tasks >= 0 else 0
+
+
+def left_running(threads: Threads) -> list[str]:
+    """What could still change an output after it was returned."""
+    more = threads.left_running()
     found = [f"left {more} threads running"] if more > 0 else []
     timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
     return found + (["left a timer running"] if any(signal.getitimer(t)[0] for t in timers) else [])
-
-
-def threads() -> int:
-    """Threads started from Python, also those that the threading module knows nothing of."""
-    return _thread._count()
 
 
 class Audit:
@@ -139,13 +158,9 @@ class Audit:
         self._folder = folder
         self.seen: list[str] = []
         self.armed = False
-        #: Whether a thread was started since this was last set to False.
-        self.started = False
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "_thread.start_new_thread":
-            self.started = True
         if not self.armed or len(self.seen) > 50:
             return
         writing = event == "open" and self._writes(arguments)

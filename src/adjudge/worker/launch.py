@@ -20,13 +20,22 @@ class Launch(Closing):
         isolation: "full" or "none".
         face: "cuda" answers candidates as a GPU would; "cpu" leaves torch as it is.
         allow_compiler: lets candidates start a compiler.
+        runner: "interpret" or "cuda".
     """
 
     def __init__(
-        self, *, isolation: str = "full", face: str = "cuda", allow_compiler: bool = False
+        self,
+        *,
+        isolation: str = "full",
+        face: str = "cuda",
+        allow_compiler: bool = False,
+        runner: str = "interpret",
     ) -> None:
         self.channel, theirs = socket.socketpair()
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTORCH_JIT": "0"}
+        environment = {**os.environ, "PYTORCH_JIT": "0"}
+        environment.pop("TRITON_INTERPRET", None)
+        if runner == "interpret":
+            environment["TRITON_INTERPRET"] = "1"
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         if allow_compiler:
             # Threads that Inductor leaves behind would be taken for the candidate's own.
@@ -35,6 +44,7 @@ class Launch(Closing):
             environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
         command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
+        command += [runner]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

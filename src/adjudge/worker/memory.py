@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adjudge import arrays
 from adjudge.observation import AccessFault
+from adjudge.worker.device_face import real_device
 from adjudge.worker.protocol import ALIGN, FILL_BYTES, GUARD
 
 
@@ -26,6 +26,30 @@ def tensor_at(memory: mmap.mmap, spec: Mapping[str, Any]) -> torch.Tensor:
         return torch.empty_strided(shape, strides, dtype=dtype)
     flat = torch.frombuffer(memory, dtype=dtype, count=count, offset=spec["start"])
     return flat.as_strided(shape, strides, spec["offset"])
+
+
+def span(block: torch.Tensor, start: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
+    """A flat tensor over `nbytes` of a block of bytes, with a storage of its own that begins there: what
+    lies around it is out of the reach of `as_strided`."""
+    device = real_device(block)
+    if device.type == "cuda":
+        within = torch.as_tensor(_Span(block, start, nbytes), device=device)
+        return within.view(dtype)
+    count = nbytes // torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer(block.numpy(), dtype=dtype, count=count, offset=start)
+
+
+class _Span:
+    """Bytes on a GPU, in the form in which array libraries hand them to each other."""
+
+    def __init__(self, block: torch.Tensor, start: int, nbytes: int) -> None:
+        self._block = block
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (block.data_ptr() + start, False),
+            "version": 3,
+        }
 
 
 _FACTORIES = {
@@ -50,7 +74,7 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._fill = FILL_BYTES[fill]
         self._guard = FILL_BYTES[guard]
-        self._blocks: list[tuple[np.ndarray[Any, np.dtype[np.uint8]], int, int]] = []
+        self._blocks: list[tuple[torch.Tensor, int, int]] = []
         self.peak_bytes = 0
 
     @classmethod
@@ -70,19 +94,18 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._guarded(out, _FACTORIES[func])
 
     def _guarded(self, out: torch.Tensor, value: int | None) -> torch.Tensor:
+        span_elements = sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True)) + 1
+        nbytes = span_elements * out.element_size()
+        size = nbytes + 2 * GUARD + ALIGN
         try:
-            itemsize = out.element_size()
-            span = sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True)) + 1
-            nbytes = span * itemsize
-            block = np.full(nbytes + 2 * GUARD + ALIGN, self._guard, dtype=np.uint8)
-        except (MemoryError, ValueError):
+            block = torch.full((size,), self._guard, dtype=torch.uint8, device=real_device(out))
+        except RuntimeError:
             return out
-        start = GUARD + (-(block.ctypes.data + GUARD)) % ALIGN
+        start = GUARD + (-(block.data_ptr() + GUARD)) % ALIGN
         block[start : start + nbytes] = self._fill
         self._blocks.append((block, start, nbytes))
         self.peak_bytes += nbytes
-        flat = torch.frombuffer(block, dtype=out.dtype, count=span, offset=start)
-        tensor = flat.as_strided(out.shape, out.stride())
+        tensor = span(block, start, nbytes, out.dtype).as_strided(out.shape, out.stride())
         if value is not None:
             tensor.fill_(value)
         return tensor
@@ -95,11 +118,11 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             after = block[end : end + GUARD] != self._guard
             before = block[start - GUARD : start] != self._guard
             name = f"allocation {number}"
-            if after.any():
-                offset = int(np.flatnonzero(after)[0])
+            if bool(after.any()):
+                offset = int(after.nonzero()[0, 0])
                 found.append(AccessFault(kind="guard", tensor=name, offset=offset))
-            elif before.any():
-                offset = int(np.flatnonzero(before)[-1]) - GUARD
+            elif bool(before.any()):
+                offset = int(before.nonzero()[-1, 0]) - GUARD
                 found.append(AccessFault(kind="guard", tensor=name, offset=offset))
         return found
 

@@ -39,6 +39,13 @@ class Settings:
     face: str = "cuda"
     #: Whether a compiler may be started (`torch.compile`).
     compiler: bool = False
+    #: "interpret" or "cuda": where candidates run.
+    runner: str = "interpret"
+
+    @property
+    def starts_programs(self) -> bool:
+        """Triton starts an assembler and a C compiler wherever it really compiles."""
+        return self.compiler or self.runner == "cuda"
 
 
 def available(settings: Settings) -> tuple[str, ...]:
@@ -91,29 +98,34 @@ def restrict(settings: Settings, folder: Path) -> None:
     """Closes the door: limits, then Landlock. `folder` stays readable and writable."""
     if settings.isolation == "none":
         return
-    _limit()
+    _limit(memory=settings.runner != "cuda")
     with contextlib.suppress(ImportError):
         _landlock(settings, folder)
 
 
-def _limit() -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    held = pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY + SPARSE,) * 2)
-    resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY,) * 2)
+def _limit(*, memory: bool) -> None:
+    """Limits of the process; not of its memory where a GPU is used, whose driver reserves address space
+    by the terabyte."""
+    if memory:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        held = pages * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY + SPARSE,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE,) * 2)
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES,) * 2)
 
 
-def _readable(compiler: bool) -> list[str]:
+def _readable(settings: Settings) -> list[str]:
     """Python's own library and the packages on its path: what imports and `inspect` read."""
     paths = sysconfig.get_paths()
     found = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {entry for entry in sys.path if entry and os.path.isdir(entry)}
     found |= {"/usr/lib", "/lib", "/lib64"}
-    if compiler:
+    if settings.starts_programs:
         found |= {"/usr", "/bin", "/etc", "/proc", "/opt", sys.prefix, sys.base_prefix}
+    if settings.runner == "cuda":
+        found |= {"/sys", "/run", "/sbin"}
     return sorted(path for path in found if os.path.isdir(path))
 
 
@@ -121,15 +133,16 @@ def _landlock(settings: Settings, folder: Path) -> None:
     from py_landlock import AccessFs, Landlock
 
     rules = Landlock(strict=False)
-    rules.allow_read(*_readable(settings.compiler))
+    rules.allow_read(*_readable(settings))
     rules.allow_read_write(str(folder))
     # Moving a file from one folder to another inside it, as compile caches do.
     rules.add_path_rule(str(folder), access=AccessFs.REFER)
     # Rules for single files may not carry the rights of folders.
     rules.add_path_rule("/dev/null", access=AccessFs.READ_FILE | AccessFs.WRITE_FILE)
     rules.add_path_rule("/dev/urandom", access=AccessFs.READ_FILE)
-    if settings.compiler:
-        rules.allow_execute("/usr", "/bin", "/lib", "/lib64", sys.prefix, sys.base_prefix)
+    if settings.starts_programs:
+        programs = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", sys.prefix, sys.base_prefix}
+        rules.allow_execute(*sorted(path for path in programs if os.path.isdir(path)))
     rules.apply()
 
 

@@ -1,6 +1,6 @@
 """The process that workers are forked from: torch and triton imported once, no task, no tensor op.
 
-    python -m adjudge.worker.zygote FD ISOLATION FACE COMPILER
+    python -m adjudge.worker.zygote FD ISOLATION FACE COMPILER RUNNER
 
 A parent that has run one parallel tensor operation hangs its forked children, so nothing is computed
 here. Each worker sits in a process-identifier namespace of its own where the system allows one: its
@@ -20,17 +20,28 @@ from adjudge.worker import protocol, sandbox
 
 
 def main(arguments: list[str]) -> None:
-    fd, isolation, face, compiler = arguments
+    fd, isolation, face, compiler, runner = arguments
     channel = socket.socket(fileno=int(fd))
-    settings = sandbox.Settings(isolation=isolation, face=face, compiler=compiler == "compiler")
-    _import_everything()
+    settings = sandbox.Settings(
+        isolation=isolation, face=face, compiler=compiler == "compiler", runner=runner
+    )
+    _import_everything(runner)
     layers = sandbox.available(settings)
-    device = "cuda:0" if face == "cuda" else "cpu"
-    protocol.send(channel, {"layers": list(layers), "device": device})
+    device = "cuda:0" if "cuda" in (face, runner) else "cpu"
+    protocol.send(channel, {"layers": list(layers), "device": device, "missing": _missing(runner)})
     _serve(channel, settings)
 
 
-def _import_everything() -> None:
+def _missing(runner: str) -> str:
+    """What the machine lacks for the runner."""
+    if runner != "cuda":
+        return ""
+    from adjudge.worker.cuda import devices
+
+    return "" if devices() else "no GPU that torch can use"
+
+
+def _import_everything(runner: str) -> None:
     """What a candidate would otherwise wait for: 3 s of torch, 1.2 s of Dynamo at the first op under
     a dispatch mode, triton with its interpreter made faithful."""
     import gc
@@ -46,9 +57,12 @@ def _import_everything() -> None:
     # whose last bits are not the judge's.
     torch.backends.cpu.get_cpu_capability()
     if importlib.util.find_spec("triton") is not None:
-        from adjudge.worker import interpreter
+        if runner == "interpret":
+            from adjudge.worker import interpreter
 
-        interpreter.install()
+            interpreter.install()
+        else:
+            import triton  # noqa: F401
     import adjudge.worker.child  # noqa: F401
 
     # Objects that live for ever are kept out of the children's collections and page copies.

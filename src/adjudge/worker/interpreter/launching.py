@@ -13,14 +13,14 @@ from triton.runtime import interpreter as stock
 from triton.runtime.errors import InterpreterError
 
 from adjudge.worker.interpreter.addresses import EXTENT, extent_of
-from adjudge.worker.interpreter.recording import launch_of
 from adjudge.worker.interpreter.session import Unsupported, current, order
+from adjudge.worker.launches import launch_of, run_tuned
 
 
 def install() -> None:
     stock.GridExecutor.__call__ = _launch
     stock._implicit_cvt = _converted(stock._implicit_cvt)
-    autotuner.Autotuner.run = _run_tuned
+    autotuner.Autotuner.run = run_tuned
     driver.set_active(_Driver())
     _patch_language_once()
 
@@ -66,23 +66,6 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
         raise
     except Exception as error:
         raise InterpreterError(repr(error)) from error
-
-
-def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """One configuration, the one asked for: timing means nothing here."""
-    self.nargs = dict(zip(self.arg_names, args, strict=False))
-    configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-    chosen = max(current.options.config, 0) % len(configs)
-    config = list(configs)[chosen]
-    self.best_config = config
-    if config.pre_hook is not None:
-        config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-    current.tuned = (len(configs), chosen)
-    try:
-        return self.fn.run(*args, **kwargs, **config.all_kwargs())
-    finally:
-        current.tuned = (0, -1)
-        self.nargs = None
 
 
 class _Driver:

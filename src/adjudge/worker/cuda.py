@@ -1,0 +1,158 @@
+"""A real GPU: its context is opened before the door is closed, tensors lie between guards in its memory.
+
+What guards and poison cannot cover is memory that the candidate takes from the driver itself (raw
+`cudaMalloc`, static device memory) and shared memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from adjudge.worker import launches, memory, sandbox
+from adjudge.worker.interpreter.session import Log, Options, current, session
+from adjudge.worker.protocol import FILL_BYTES, GUARD
+
+#: Storage past which only the tensor's own elements travel: "far" layouts span 26 GiB of nothing.
+_SPARSE = 1 << 30
+#: What the allocator's cache is given before each run, so that memory which C++ takes from it without
+#: asking Python holds the fill too: one large block, and small ones for its pool of small ones.
+_LARGE_POISON, _SMALL_POISON, _SMALL_BLOCKS = 64 << 20, 512 << 10, 8
+
+
+class Cuda:
+    """Implements `runners.Runner` on the first GPU."""
+
+    def __init__(self, settings: sandbox.Settings) -> None:
+        self._settings = settings
+        self._device = torch.device("cuda", 0)
+        self._placed: list[tuple[Mapping[str, Any], torch.Tensor, torch.Tensor | None]] = []
+
+    def close_door(self, folder: Path) -> None:
+        # A context cannot be opened behind the door; one that is open works on.
+        torch.zeros(1, device=self._device).sum().item()
+        _record_launches()
+        sandbox.restrict(self._settings, folder)
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        yield
+
+    @contextlib.contextmanager
+    def session(self, header: Mapping[str, Any]) -> Iterator[Log]:
+        self._placed.clear()
+        _poison_cache(FILL_BYTES[header["fill"]], self._device)
+        # The order of program instances is the hardware's own, whatever the schedule.
+        with session(Options(config=header["config"])) as log:
+            yield log
+
+    def tensor(self, shared: mmap.mmap, spec: Mapping[str, Any]) -> torch.Tensor:
+        host = memory.tensor_at(shared, spec)
+        with _disable_current_modes():
+            if not spec["nbytes"]:
+                return host.to(self._device)
+            if spec["nbytes"] > _SPARSE:
+                return self._sparse(spec, host)
+            around = torch.frombuffer(
+                shared,
+                dtype=torch.uint8,
+                count=spec["nbytes"] + 2 * GUARD,
+                offset=spec["start"] - GUARD,
+            ).to(self._device)
+            tensor = memory.span(around, GUARD, spec["nbytes"], host.dtype)
+            tensor = tensor.as_strided(host.shape, host.stride(), spec["offset"])
+        self._placed.append((spec, tensor, around))
+        return tensor
+
+    def _sparse(self, spec: Mapping[str, Any], host: torch.Tensor) -> torch.Tensor:
+        storage = torch.empty(spec["nbytes"], dtype=torch.uint8, device=self._device)
+        tensor = storage.view(host.dtype).as_strided(host.shape, host.stride(), spec["offset"])
+        tensor.copy_(host)
+        self._placed.append((spec, tensor, None))
+        return tensor
+
+    def device(self) -> torch.device:
+        return self._device
+
+    def module(self, built: torch.nn.Module) -> torch.nn.Module:
+        with _disable_current_modes():
+            return built.to(self._device)
+
+    def wait(self) -> None:
+        torch.cuda.synchronize()
+
+    def give_back(self, shared: mmap.mmap) -> None:
+        raw = np.frombuffer(shared, dtype=np.uint8)
+        for spec, tensor, around in self._placed:
+            if around is None:
+                memory.tensor_at(shared, spec).copy_(tensor)
+            else:
+                start = spec["start"] - GUARD
+                raw[start : start + around.numel()] = around.cpu().numpy()
+
+    def is_dead(self) -> bool:
+        """Errors of the device stay: every later call fails with them."""
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return True
+        return False
+
+
+def _poison_cache(byte: int, device: torch.device) -> None:
+    sizes = [_LARGE_POISON, *[_SMALL_POISON] * _SMALL_BLOCKS]
+    blocks = [torch.full((size,), byte, dtype=torch.uint8, device=device) for size in sizes]
+    torch.cuda.synchronize()
+    del blocks
+
+
+def _record_launches() -> None:
+    """Compiled kernels tell what they were launched with, and run one configuration, not the fastest."""
+    try:
+        from triton.runtime import autotuner
+        from triton.runtime.jit import JITFunction
+    except ImportError:
+        return
+    run = JITFunction.run
+
+    def recorded(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if not warmup:
+            current.log.launches.append(_launch(self, args, kwargs, grid))
+        return run(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+    JITFunction.run = recorded
+    autotuner.Autotuner.run = launches.run_tuned
+
+
+def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Any:
+    names = [p.name for p in kernel.params]
+    bound = {p.name: p.default for p in kernel.params if p.has_default}
+    bound |= dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
+    sizes = grid(bound) if callable(grid) else grid
+    sizes = sizes if isinstance(sizes, (tuple, list)) else (sizes,)
+    return launches.launch_of(
+        kernel.fn.__name__,
+        (*(int(n) for n in sizes), 1, 1)[:3],
+        {name: bound.get(name) for name in names},
+        {p.name for p in kernel.params if p.is_constexpr},
+        {k: v for k, v in kwargs.items() if k not in names},
+        current.tuned,
+    )
+
+
+def devices() -> int:
+    """How many GPUs there are, without opening a context: a process that holds one cannot be forked."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    del driver
+    return torch.cuda.device_count() if torch.version.cuda else 0
