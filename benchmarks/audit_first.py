@@ -27,11 +27,12 @@ from adjudge.worker.client import Zygote
 CORE = ("wrong-value", "shape-dependent", "drops-nonfinite", "stale-output")
 
 
-def judge(row: corpus.Row, zygote: Zygote, budget: float) -> dict[str, Any]:
+def judge(row: corpus.Row, zygote: Zygote, budget: float, runner: str) -> dict[str, Any]:
     start = time.perf_counter()
     name = f"{row['problem']}-{row['sha'][:8]}"
     program, candidate = kernelbench.from_source(row["reference"], row["candidate"], name)
-    verdict = verify(program, candidate, Options(zygote=zygote, budget=budget, examine=False))
+    options = Options(zygote=zygote, budget=budget, examine=False, runner=runner)
+    verdict = verify(program, candidate, options)
     violations = [
         {
             "gate": f.gate,
@@ -76,18 +77,19 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
     parser.add_argument("--shard", default="0/1", help="this part of the kernels, out of how many")
+    parser.add_argument("--runner", default="interpret", choices=("interpret", "cuda"))
     options = parser.parse_args()
     part, parts = map(int, options.shard.split("/"))
     lines = []
     if options.out.exists():
         lines = [json.loads(line) for line in options.out.read_text().splitlines()]
     done = {line["sha"] for line in lines if line["gates"] == gates_digest()}
-    with Zygote.start(isolation="full", face="cuda", allow_compiler=False) as zygote:
+    with Zygote.start(runner=options.runner) as zygote:
         for row in corpus.first_accepted(options.corpus, options.count)[part::parts]:
             if row["sha"] in done:
                 continue
             try:
-                line = judge(row, zygote, options.budget)
+                line = judge(row, zygote, options.budget, options.runner)
             except UsageError as error:
                 line = _fault(row, f"not judged: {error}")
             except Exception as error:

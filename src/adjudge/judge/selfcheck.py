@@ -87,16 +87,22 @@ def to_json(matrix: Matrix) -> str:
     return json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n"
 
 
-def selfcheck(progress: Progress | None = None, *, zygote: Zygote | None = None) -> Matrix:
-    """Judges every half of every pair under every gate."""
+def selfcheck(
+    progress: Progress | None = None, *, zygote: Zygote | None = None, runner: str = "interpret"
+) -> Matrix:
+    """Judges every half of every pair under every gate.
+
+    Args:
+        zygote: a running one of that runner.
+    """
     halves = [(pair, half) for pair in pairs() for half in ("conforming", "violating")]
     rows = []
-    started = zygote or Zygote.start(isolation="full", face="cuda", allow_compiler=False)
+    started = zygote or Zygote.start(runner=runner)
     try:
         for done, (pair, half) in enumerate(halves):
             if progress is not None:
                 progress(f"{pair.gate}: {half}", done, len(halves))
-            verdict = _judge(pair, half, started)
+            verdict = _judge(pair, half, started, runner)
             outcomes = tuple((f.gate, f.outcome.value) for f in verdict.findings)
             rows.append(Row(pair=pair.gate, half=half, outcomes=outcomes))
     finally:
@@ -106,7 +112,7 @@ def selfcheck(progress: Progress | None = None, *, zygote: Zygote | None = None)
     return Matrix(rows=tuple(rows))
 
 
-def _judge(pair: Pair, half: str, zygote: Zygote) -> Verdict:
+def _judge(pair: Pair, half: str, zygote: Zygote, runner: str) -> Verdict:
     source = pair.conforming if half == "conforming" else pair.violating
     program, candidate = kernelbench.from_source(pair.reference, source, f"{pair.gate}-{half}")
-    return verify(program, candidate, Options(zygote=zygote, examine=False))
+    return verify(program, candidate, Options(zygote=zygote, examine=False, runner=runner))

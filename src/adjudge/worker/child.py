@@ -38,7 +38,13 @@ def serve(channel_fd: int, output: int, settings: sandbox.Settings) -> None:
     """Answers requests until the judge hangs up."""
     channel = _private(channel_fd, output)
     with tempfile.TemporaryDirectory(prefix="adjudge-") as folder:
-        session = _Session(Path(folder), settings)
+        try:
+            session = _Session(Path(folder), settings)
+        except Exception as error:
+            # Nothing of the candidate is here yet: this is the machine's fault, or ours.
+            protocol.send(channel, {"unfit": f"{type(error).__name__}: {error}"[:2000]})
+            os._exit(0)
+        protocol.send(channel, {"unfit": ""})
         while True:
             message = protocol.receive(channel)
             if message is None:

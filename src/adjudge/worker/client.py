@@ -169,7 +169,12 @@ class Worker:
         self._reader.start()
 
     def load(self, candidate: Candidate) -> LoadReply:
-        """Imports the candidate's source in the worker."""
+        """Imports the candidate's source in the worker.
+
+        Raises:
+            HarnessError: the worker could not prepare itself.
+        """
+        self._await_door()
         header = {
             "do": "load",
             "source": candidate.source,
@@ -188,6 +193,17 @@ class Worker:
             return LoadReply()
         status = Status.UNSUPPORTED if reply.get("unsupported") else Status.RAISED
         return LoadReply(observation=Observation(status=status, raised=raised))
+
+    def _await_door(self) -> None:
+        """Waits for the worker's first message, which it sends before it holds anything hostile."""
+        self._channel.settimeout(START_SECONDS)
+        try:
+            message = protocol.receive(self._channel)
+        except (OSError, protocol.Broken) as error:
+            raise HarnessError(f"a worker did not start: {error}") from error
+        unfit = message[0].get("unfit") if message is not None else self._died().ending
+        if unfit:
+            raise HarnessError(f"a worker did not start: {unfit}")
 
     def describe_weights(
         self, init_args: Any, init_kwargs: Any, *, seed: int

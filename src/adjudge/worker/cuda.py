@@ -40,6 +40,8 @@ class Cuda:
         # A context cannot be opened behind the door; one that is open works on.
         torch.zeros(1, device=self._device).sum().item()
         _record_launches()
+        if self._settings.isolation == "full":
+            sandbox.enter_namespaces(processes=False)
         sandbox.restrict(self._settings, folder)
 
     @contextlib.contextmanager

@@ -87,10 +87,14 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def enter_namespaces() -> bool:
-    """New network, IPC and (for children) process namespaces; False if the system refuses."""
+def enter_namespaces(*, processes: bool = True) -> bool:
+    """New network, IPC and (for children) process namespaces; False if the system refuses.
+
+    Args:
+        processes: also one of processes. A GPU's driver does not start in one.
+    """
     libc = ctypes.CDLL(None)
-    wanted = _CLONE_NEWNET | _CLONE_NEWPID | _CLONE_NEWIPC
+    wanted = _CLONE_NEWNET | _CLONE_NEWIPC | (_CLONE_NEWPID if processes else 0)
     return libc.unshare(wanted) == 0 or libc.unshare(wanted | _CLONE_NEWUSER) == 0  # type: ignore[no-any-return]
 
 

@@ -103,7 +103,7 @@ def _supervise(channel: int, output: int, settings: sandbox.Settings) -> NoRetur
     """Runs the worker in a namespace of its own and ends as it ended."""
     try:
         sandbox.die_with_parent()
-        if settings.isolation == "full":
+        if settings.isolation == "full" and settings.runner != "cuda":
             sandbox.enter_namespaces()
         pid = os.fork()
         if pid == 0:

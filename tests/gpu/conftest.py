@@ -1,0 +1,20 @@
+"""Tests that need an NVIDIA GPU. Elsewhere they skip, and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from adjudge.errors import UsageError
+from adjudge.worker.client import Zygote
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Iterator[Zygote]:
+    try:
+        running = Zygote.start(runner="cuda")
+    except UsageError as error:
+        pytest.skip(str(error).splitlines()[0])
+    with running:
+        yield running

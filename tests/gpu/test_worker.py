@@ -1,0 +1,122 @@
+"""A candidate on a GPU: what guards, poison and the sandbox see, and what its faults do to others."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+
+from adjudge.observation import Observation, Status
+from adjudge.task import Candidate
+from adjudge.worker.client import Call, RunRequest, TensorImage, Zygote
+
+pytestmark = pytest.mark.gpu
+
+X = np.arange(8, dtype=np.float32)
+
+KERNELS = """
+import os, time
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def shifted(x, out, n, by, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i + by, tl.load(x + i, i < n), i < n)
+
+
+@triton.jit
+def endless(x, out):
+    while tl.load(x, volatile=True) < 1e30:
+        tl.store(out, 1.0)
+
+
+"""
+
+
+def run(
+    zygote: Zygote, body: str, *, timeout: float = 60.0, fill: str = "zero", guard: str = "zero"
+) -> Observation:
+    source = KERNELS + "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+    source += textwrap.indent(textwrap.dedent(body), " " * 8)
+    worker = zygote.spawn()
+    try:
+        reply = worker.load(Candidate(name="candidate", source=source, entry="ModelNew"))
+        if reply.observation is not None:
+            return reply.observation
+        call = Call(args=(TensorImage.plain(X, "float32"),))
+        return worker.run(RunRequest(calls=(call,), fill=fill, guard=guard), timeout=timeout)
+    finally:
+        worker.close()
+
+
+def honest(zygote: Zygote) -> Observation:
+    return run(
+        zygote, "out = torch.empty_like(x)\nshifted[(1,)](x, out, 8, 0, BLOCK=8)\nreturn out"
+    )
+
+
+def test_an_honest_candidate_answers_and_its_launch_is_seen(gpu: Zygote) -> None:
+    observation = honest(gpu)
+    assert observation.status is Status.ANSWERED, observation
+    assert np.array_equal(observation.outputs[0].data, X)
+    assert observation.outputs[0].device == "cuda:0"
+    assert not observation.tampering
+    assert not observation.faults
+    (launch,) = observation.launches
+    assert launch.kernel == "shifted"
+    assert launch.constants == (("BLOCK", 8),)
+    assert dict(launch.parameters)["x"].startswith("*fp32")
+
+
+def test_memory_taken_from_python_and_from_c_holds_the_fill(gpu: Zygote) -> None:
+    for body in ("return torch.empty(64, device=x.device)", "return torch.empty_like(x)"):
+        observation = run(gpu, body, fill="nan")
+        assert np.isnan(observation.outputs[0].data).all(), body
+        assert (run(gpu, body, fill="finite").outputs[0].data > 1e29).all(), body
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_store_beside_an_output_is_seen(gpu: Zygote, by: int) -> None:
+    body = f"out = torch.empty_like(x)\nshifted[(1,)](x, out, 8, {by}, BLOCK=8)\nreturn out"
+    assert run(gpu, body).faults
+
+
+def test_a_store_beside_an_input_is_seen(gpu: Zygote) -> None:
+    observation = run(gpu, "shifted[(1,)](x, x, 8, 8, BLOCK=8)\nreturn x + 1")
+    assert observation.faults
+
+
+def test_a_load_beside_an_input_reads_the_guard(gpu: Zygote) -> None:
+    body = (
+        "out = torch.empty(16, device=x.device)\nshifted[(1,)](x, out, 16, 0, BLOCK=16)\nreturn out"
+    )
+    assert np.isnan(run(gpu, body, guard="nan").outputs[0].data[8:]).all()
+
+
+def test_a_changed_input_is_seen(gpu: Zygote) -> None:
+    assert run(gpu, "x.mul_(2)\nreturn x + 1").mutated_inputs
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("out = torch.empty_like(x)\nshifted[(1,)](x, out, 8, 1 << 40, BLOCK=8)\nreturn out", "crashed"),
+        ("out = torch.empty_like(x)\nendless[(1,)](x, out)\nreturn out", "hung"),
+        ("return torch.empty(1 << 42, device=x.device)", "raised"),
+        ("os._exit(0)", "exited"),
+        ("open('/tmp/adjudge-escape', 'w')\nreturn x", "raised"),
+        ("os.listdir(os.path.expanduser('~root'))\nreturn x", "raised"),
+        ("torch._C._cuda_resetPeakMemoryStats(99)\nreturn x", "raised"),
+        ("return x[torch.tensor([9], device=x.device)]", "crashed"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_an_observation_and_the_next_worker_answers(
+    gpu: Zygote, body: str, status: str
+) -> None:
+    observation = run(gpu, body, timeout=20.0)
+    assert observation.status is Status(status), observation
+    assert honest(gpu).status is Status.ANSWERED
