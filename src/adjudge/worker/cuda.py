@@ -7,7 +7,6 @@ What guards and poison cannot cover is memory that the candidate takes from the 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,6 +38,9 @@ class Cuda:
     def close_door(self, folder: Path) -> None:
         # A context cannot be opened behind the door; one that is open works on.
         torch.zeros(1, device=self._device).sum().item()
+        # Torch counts devices through a library that does not start behind the door, and remembers what
+        # it counted once there is a context.
+        torch.cuda.device_count()
         _record_launches()
         if self._settings.isolation == "full":
             sandbox.enter_namespaces(processes=False)
@@ -150,11 +152,9 @@ def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: An
     )
 
 
-def devices() -> int:
-    """How many GPUs there are, without opening a context: a process that holds one cannot be forked."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    del driver
-    return torch.cuda.device_count() if torch.version.cuda else 0
+def has_device() -> bool:
+    """Whether there is a GPU. Asked in a child: counting opens descriptors, and the worker's door closes
+    those that it inherits."""
+    if not torch.version.cuda:
+        return False
+    return sandbox.in_child(lambda: torch.cuda.device_count() > 0)

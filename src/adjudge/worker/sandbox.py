@@ -55,7 +55,7 @@ def available(settings: Settings) -> tuple[str, ...]:
     layers = ["rlimits"]
     if _landlock_version() > 0:
         layers.append("landlock")
-    if _in_child(_namespaces_work):
+    if in_child(_namespaces_work):
         layers.append("namespaces")
     return tuple(layers)
 
@@ -73,7 +73,8 @@ def _namespaces_work() -> bool:
     return enter_namespaces()
 
 
-def _in_child(check: Callable[[], bool]) -> bool:
+def in_child(check: Callable[[], bool]) -> bool:
+    """The answer of `check` in a process of its own; False if it dies or raises."""
     pid = os.fork()
     if pid == 0:
         code = 1

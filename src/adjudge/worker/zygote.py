@@ -36,9 +36,9 @@ def _missing(runner: str) -> str:
     """What the machine lacks for the runner."""
     if runner != "cuda":
         return ""
-    from adjudge.worker.cuda import devices
+    from adjudge.worker.cuda import has_device
 
-    return "" if devices() else "no GPU that torch can use"
+    return "" if has_device() else "no GPU that torch can use"
 
 
 def _import_everything(runner: str) -> None:
