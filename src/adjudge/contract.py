@@ -43,7 +43,7 @@ class Standing(StrEnum):
     FRAGILE = "fragile"
     #: Broken within the declared scope.
     VIOLATING = "violating"
-    #: The ordinary answer itself could not be judged. Never an acquittal.
+    #: The ordinary answer could not be judged, or time ran out before a gate. Never an acquittal.
     INCONCLUSIVE = "inconclusive"
 
 
@@ -218,7 +218,7 @@ def standing_of(findings: tuple[Finding, ...], *, undecided: bool = False) -> St
 
     Args:
         undecided: the candidate was run on what the task declares, and no answer came of it that
-            could be judged.
+            could be judged; or the time allowed left a gate out.
     """
     violations = [f for f in findings if f.outcome is Outcome.VIOLATION]
     if any(f.scope is Scope.DECLARED for f in violations):

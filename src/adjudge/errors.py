@@ -1,4 +1,4 @@
-"""The two ways Adjudge itself can fail.
+"""The ways Adjudge itself can fail.
 
 A fault of the candidate is never an exception here: it is an `Observation` or a `Finding`.
 """
@@ -24,6 +24,10 @@ class UsageError(AdjudgeError):
         if todo:
             parts.append(todo)
         super().__init__("\n".join(parts))
+
+
+class NestedVerdict(AdjudgeError):
+    """`adjudge.verify` was called by a candidate's file while it was being loaded."""
 
 
 class HarnessError(AdjudgeError):

@@ -161,6 +161,11 @@ def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def short_digest(text: str) -> str:
+    """Enough of a digest to tell texts apart that nobody has made to collide."""
+    return digest_text(text)[:16]
+
+
 def merged(base: Mapping[str, int], **changes: int) -> dict[str, int]:
     """`base` with some symbols changed."""
     return {**base, **changes}

@@ -47,6 +47,7 @@ def test_a_broken_kernel_is_convicted_and_replayed(
     assert again.stdout.count("the same bytes") == 2
     replayed = run(["replay", line[1], str(SOFTMAX / "correct.py")])
     assert replayed == 0
+    assert run(["replay", line[1], str(EXAMPLES / "gelu_overflow" / "correct.py")]) == 2
 
 
 def test_a_correct_kernel_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +66,8 @@ def test_a_correct_kernel_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
         ["verify", str(SOFTMAX / "broken.py"), "--reference", "nothing.py"],
         ["verify", str(SOFTMAX / "broken.py"), "--gates", "wrong-valu"],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "soon"],
+        ["verify", str(SOFTMAX / "broken.py"), "--budget", "-1"],
+        ["verify", str(SOFTMAX / "broken.py"), "--budget", "nan"],
         ["verify", str(SOFTMAX / "broken.py"), "--required", "fp33"],
         ["verify", str(SOFTMAX / "broken.py"), "--json", "no/such/folder/record.json"],
         ["verify"],
@@ -89,6 +92,47 @@ def test_what_could_not_be_judged_is_not_clean(tmp_path: Path) -> None:
     candidate = tmp_path / "candidate.py"
     candidate.write_text("import torch\nclass ModelNew(torch.nn.Module):\n    pass\n")
     assert run(["verify", str(candidate), "--reference", str(SOFTMAX / "reference.py")]) != 0
+
+
+def test_a_budget_that_leaves_gates_out_acquits_nobody(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["verify", str(SOFTMAX / "correct.py"), "--budget", "0.001"]) == 3
+    assert "the time allowed leaves out" in capsys.readouterr().out
+
+
+def test_what_raises_at_the_declared_sizes_is_no_matter_of_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    candidate = tmp_path / "candidate.py"
+    body = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x, y):\n"
+    candidate.write_text(body + "        return x\n")
+    assert run(["verify", str(candidate), "--reference", str(SOFTMAX / "reference.py")]) == 1
+    shown = capsys.readouterr().out
+    assert "✗ wrong-value  declared" in shown
+    assert "✗ shape-dependent" not in shown
+
+
+def test_a_missing_package_is_the_users_to_install(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text("import no_such_package\n" + (SOFTMAX / "correct.py").read_text())
+    assert run(["verify", str(candidate), "--reference", str(SOFTMAX / "reference.py")]) == 2
+    assert "no_such_package" in capfd.readouterr().err
+
+
+def test_a_file_that_judges_itself_is_told_of_the_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import adjudge, torch\n\n\ndef ours(x):\n    return torch.relu(x)\n\n\n"
+        "adjudge.verify(ours, torch.relu, inputs=[torch.randn(4, 8)])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "__main__" in done.stderr
 
 
 def test_a_near_miss_is_suggested(capfd: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +172,7 @@ def test_hints_are_shown_and_change_no_standing(
 ) -> None:
     text = (SOFTMAX / "correct.py").read_text() + "\nimport time\n\nBEGUN = time.perf_counter()\n"
     (tmp_path / "timed.py").write_text(text)
-    arguments = ["verify", str(tmp_path / "timed.py"), "--gates", "wrong-value", "--budget", "2"]
+    arguments = ["verify", str(tmp_path / "timed.py"), "--gates", "wrong-value"]
     assert run([*arguments, "--reference", str(SOFTMAX / "reference.py")]) == 0
     line = text.count("\n")
     assert f"timed:{line}  reads-clock: uses time.perf_counter" in capsys.readouterr().out

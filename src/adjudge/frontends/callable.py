@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adjudge.errors import UsageError
+from adjudge.errors import NestedVerdict, UsageError
 from adjudge.frontends.sources import language, parsed, read
 from adjudge.frontends.specs import spec_of, state_specs
 from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments, OutsideDomain, answer
 from adjudge.task import Candidate, Symbol, Task, TensorSpec
+from adjudge.worker.protocol import INSIDE
 
 if TYPE_CHECKING:
     from adjudge.contract import Verdict
@@ -201,7 +203,10 @@ def verify(
 
     Raises:
         UsageError: the candidate's source cannot be found, or the reference fails on the examples.
+        NestedVerdict: a candidate's file calls this while it is loaded.
     """
+    if INSIDE in os.environ:
+        raise NestedVerdict("a verdict cannot be asked for inside one")
     from adjudge.judge.verify import verify as judge
 
     if not callable(reference):

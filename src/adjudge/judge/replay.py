@@ -19,7 +19,7 @@ from adjudge.judge.scout import scout
 from adjudge.judge.verify import Options, running
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, Program
-from adjudge.task import Candidate
+from adjudge.task import Candidate, short_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,7 @@ def replay(
     recipe = decode_recipe(code)
     g = gate(str(recipe["gate"]))
     probe = recipe["probe"]
+    _check_task(recipe, program)
     with running(candidate, options) as runner:
         docket = _docket(recipe, program, candidate, runner)
         base = Probe(sizes=recipe["base"])
@@ -64,6 +65,20 @@ def replay(
             same_inputs=docket.input_digests.get(probe, "")[:16] == recipe["inputs"],
             same_outputs=seen == list(recipe["outputs"]) if recipe["outputs"] else None,
             finding=finding,
+        )
+
+
+def _check_task(recipe: Mapping[str, Any], program: Program) -> None:
+    """Raises UsageError: the recipe was made with another reference."""
+    task = program.task
+    # Recipes written before 2026-12-02 do not name their task; their symbols still tell most apart.
+    named = recipe.get("task", short_digest(task.source))
+    symbols = {symbol.name for symbol in task.symbols}
+    if named != short_digest(task.source) or {n for n, _ in recipe["probe"].sizes} - symbols:
+        raise UsageError(
+            "the recipe was made with another reference",
+            where=task.path or task.name,
+            todo="Pass the reference that it was printed with, unchanged, as --reference.",
         )
 
 

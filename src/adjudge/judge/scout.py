@@ -74,7 +74,8 @@ def scout(
     no_native = _native_refused(builder, native)
     if observation.status is Status.RAISED and base != native and not no_native:
         at_native, there = _first_run(builder, Probe(sizes=native), runner, NATIVE_SECONDS)
-        if there.answered:
+        # What raises at the declared sizes too is no matter of size.
+        if there.answered or there.status is Status.RAISED:
             base, case, observation = native, at_native, there
             runs.append((at_native, there))
     launches = observation.launches

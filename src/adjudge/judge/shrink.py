@@ -11,7 +11,7 @@ from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
 from adjudge.judge.docket import Docket, View
 from adjudge.probe import Probe
-from adjudge.task import merged
+from adjudge.task import merged, short_digest
 
 #: Runs that shrinking one violation may cost.
 TRIALS = 40
@@ -152,6 +152,7 @@ def _line(docket: Docket, finding: Finding) -> str:
             else docket.required,
             "required": docket.required,
             "outputs": [digest[:16] for digest in finding.violation.digests],
+            "task": short_digest(docket.scene.task.source),
             "inputs": docket.input_digests.get(probe, "")[:16],
         }
     )

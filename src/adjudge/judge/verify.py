@@ -21,7 +21,7 @@ from adjudge.contract import (
     Verdict,
     standing_of,
 )
-from adjudge.errors import UsageError
+from adjudge.errors import NestedVerdict, UsageError
 from adjudge.frontends.examine import RANDOM, examine
 from adjudge.gates import GATES, gate
 from adjudge.gates.protocol import Gate, Scene
@@ -81,7 +81,8 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
     """The verdict on `candidate` against `program`.
 
     Raises:
-        UsageError: an unknown gate or regime is named.
+        UsageError: an unknown gate or regime is named, the budget is not positive, or the candidate
+            cannot be loaded for a reason that is not its own.
         HarnessError: the machine cannot run a worker.
     """
     options = options or Options()
@@ -90,10 +91,33 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
             f"there is no precision regime named {options.required!r}",
             todo=f"Choose one of {', '.join(REGIMES)}.",
         )
+    if options.budget is not None and not options.budget > 0:
+        raise UsageError(f"a budget of {options.budget:g} seconds allows no probe")
     gates = tuple(gate(name) for name in options.gates) if options.gates else GATES
     start = time.perf_counter()
     with running(candidate, options) as runner:
+        _check_loaded(candidate, runner)
         return _Trial(program, candidate, options, gates, runner, start).verdict()
+
+
+def _check_loaded(candidate: Candidate, runner: Runner) -> None:
+    """Raises UsageError: the candidate's file needs what is not here, or judges itself."""
+    _, reply = runner.loaded()
+    raised = reply.observation.raised if reply.observation is not None else None
+    where = candidate.path or candidate.name
+    if raised is not None and raised.type == ModuleNotFoundError.__name__:
+        raise UsageError(
+            f"the candidate cannot be loaded: {first_line(raised.message)}",
+            where=where,
+            todo="Install it in the environment that adjudge runs in.",
+        )
+    if raised is not None and raised.type == NestedVerdict.__name__:
+        raise UsageError(
+            "the candidate's file calls adjudge.verify while it is loaded",
+            where=where,
+            todo='Put that call under `if __name__ == "__main__":`; the file is loaded again in a '
+            "process of its own.",
+        )
 
 
 @contextmanager
@@ -265,12 +289,18 @@ class _Trial:
             f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
         }
         stdout = next((o.stdout for o in observations if o.stdout), "")
+        left_out = self._left_out(docket)
+        if left_out:
+            words = f"the time allowed leaves out {', '.join(left_out)}"
+            warnings = (*warnings, f"{words}; allow more to have a verdict")
         undecided, excused = self._undecided_at_native(docket)
         if undecided:
             warnings = (*warnings, f"the declared shape could not be decided: {undecided}")
         return Verdict(
             name=self.candidate.name,
-            standing=standing_of(findings, undecided=bool(undecided) and not excused),
+            standing=standing_of(
+                findings, undecided=bool(left_out) or (bool(undecided) and not excused)
+            ),
             findings=findings,
             grade=docket.grade,
             required=docket.required,
@@ -284,6 +314,15 @@ class _Trial:
             seconds=time.perf_counter() - self.start,
             timings=tuple(sorted({**self.timings, **docket.timings}.items())),
         )
+
+    def _left_out(self, docket: Docket) -> list[str]:
+        """Gates of which no probe but the ordinary one fitted into the budget."""
+        found = []
+        for g in self.gates:
+            asked = set(g.plan(docket.scene)) - {docket.scene.ordinary}
+            if asked and all(docket.skipped.get(p, "").startswith("budget") for p in asked):
+                found.append(g.CONTRACT.identifier)
+        return found
 
     def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
         """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether

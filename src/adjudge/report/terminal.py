@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -33,7 +34,7 @@ _MEANING = {
     Standing.SOUND: "no contract is broken",
     Standing.FRAGILE: "broken only beyond the declared scope",
     Standing.VIOLATING: "broken within the declared scope",
-    Standing.INCONCLUSIVE: "the ordinary answer could not be judged",
+    Standing.INCONCLUSIVE: "too little could be judged to acquit",
 }
 
 
@@ -147,6 +148,11 @@ def _table(findings: Sequence[Finding]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    first = findings[0]
+    if len(findings) > 1 and all(
+        (f.outcome, f.reason) == (first.outcome, first.reason) for f in findings
+    ):
+        findings = [replace(first, gate=f"all {len(findings)} gates", notes=())]
     for finding in findings:
         mark, style = _MARK[finding.outcome]
         reason = finding.reason if finding.outcome is not Outcome.VIOLATION else "see above"

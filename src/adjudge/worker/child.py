@@ -83,6 +83,7 @@ class _Session:
         os.environ["TMPDIR"] = os.environ["TRITON_CACHE_DIR"] = str(folder)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
         os.environ["HOME"] = str(folder)
+        os.environ[protocol.INSIDE] = "1"
         tempfile.tempdir = str(folder)
         sys.dont_write_bytecode = True
         os.chdir(folder)

@@ -10,6 +10,8 @@ import struct
 import time
 from typing import Any
 
+#: Set in the environment of every worker.
+INSIDE = "ADJUDGE_WORKER"
 #: Longest header accepted in either direction. Headers hold shapes and names, never values.
 LARGEST_HEADER = 8 << 20
 #: Most file descriptors in one message.
