@@ -26,7 +26,7 @@ from adjudge.frontends import kernelbench
 from adjudge.inputs.sampler import Sampler
 from adjudge.judge.digest import gates_digest
 from adjudge.judge.verify import RUN_SECONDS, Options, verify
-from adjudge.program import Program
+from adjudge.program import Arguments, Program
 from adjudge.symbols import shrunken
 from adjudge.weights import construct
 from adjudge.worker.client import Zygote
@@ -54,25 +54,29 @@ def judge(
     }
 
 
-def equivalent(program: Program, source: str) -> bool:
-    """Whether a mutant gives the reference's own bits on three draws: then nothing was planted."""
+def planted_in_vain(program: Program, source: str) -> str:
+    """Why a mutant says nothing: "equivalent" if it gives the reference's own bits on three draws,
+    "unbuilt" if it does not run where the reference does; "" if it is a fault like any other."""
     namespace: dict[str, Any] = {"__name__": "mutant"}
     exec(compile(source, "mutant", "exec"), namespace)
     sizes = shrunken(program)
     for seed in range(3):
         arguments = program.arguments(sizes, Sampler(seed))
-        answers = []
-        for factory in (namespace["Model"], namespace["ModelNew"]):
-            built = construct(
-                factory, arguments.init_args, arguments.init_kwargs, seed=42, redrawn=False
-            )
-            args = arrays.map_leaves(arguments.args, _fresh)
-            with torch.no_grad():
-                answers.append(built(*args, **dict(arguments.kwargs)))
-        one, other = ([t for _, t in arrays.tensors_in(a)] for a in answers)
-        if not all(map(torch.equal, one, other)):
-            return False
-    return True
+        wanted = _answer(namespace["Model"], arguments)
+        try:
+            got = _answer(namespace["ModelNew"], arguments)
+        except RuntimeError:
+            return "unbuilt"
+        if not all(map(torch.equal, wanted, got)):
+            return ""
+    return "equivalent"
+
+
+def _answer(factory: Any, arguments: Arguments) -> list[torch.Tensor]:
+    built = construct(factory, arguments.init_args, arguments.init_kwargs, seed=42, redrawn=False)
+    with torch.no_grad():
+        result = built(*arrays.map_leaves(arguments.args, _fresh), **dict(arguments.kwargs))
+    return [tensor for _, tensor in arrays.tensors_in(result)]
 
 
 def _fresh(path: str, value: Any) -> Any:
@@ -134,8 +138,9 @@ def main() -> None:
                     honest = kind in ("reference", "compiled")
                     # What is planted shows in the cheap probes or hardly at all.
                     kind_how = how if honest else replace(how, budget=options.budget / 2)
-                    if not honest and equivalent(program, source):
-                        line = _unjudged(row, kind, standing="equivalent", findings={})
+                    vacuous = "" if honest else planted_in_vain(program, source)
+                    if vacuous:
+                        line = _unjudged(row, kind, standing=vacuous, findings={})
                     else:
                         line = judge(program, row, kind, source, kind_how)
                 except Exception as error:

@@ -56,12 +56,15 @@ def decide(evidence: Evidence) -> Finding:
 def _violation(probe: Probe, faults: tuple[AccessFault, ...]) -> Violation:
     fault = faults[0]
     verb = {"load": "reads", "guard": "writes"}.get(fault.kind, "writes")
-    side = "past the end" if fault.offset >= 0 else "before the start"
+    if fault.offset > 0:
+        where = f"{fault.offset} bytes past the end"
+    else:
+        where = f"{-fault.offset} bytes before the start" if fault.offset else "right past the end"
     place = f"{fault.kernel}, line {fault.line}" if fault.kernel else "outside any Triton kernel"
     return Violation(
         probe=probe,
         signature="access",
-        message=f"{verb} {abs(fault.offset)} bytes {side} of {fault.tensor} ({fault.kind})",
+        message=f"{verb} {where} of {fault.tensor} ({fault.kind})",
         where=place,
         bound="the tensor's own storage",
         affected=fault.lanes,

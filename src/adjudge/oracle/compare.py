@@ -221,10 +221,12 @@ class Judgement:
             return Comparison(
                 outcome="within", rms=rms, excess=float(excess.max()), total=error.size
             )
-        reason = ""
+        reason, shown_bound, beyond = "", "", float(excess.max())
         if not wrong.any():
             wrong = error == error.max()
             reason = f"the mean-square error is {rms:.1f} times what an honest kernel makes"
+            shown_bound = f"{limit * max(rms_envelope, rms_own):.3g} in the mean square"
+            beyond = rms / limit
         at = np.unravel_index(int(np.argmax(np.where(wrong, excess, 0))), excess.shape)
         first = tuple(int(i) for i in at)
         return Comparison(
@@ -234,8 +236,8 @@ class Judgement:
             index=first,
             expected=_shown(exact[first]),
             got=_shown(got[first]),
-            bound=f"{float(bound[first]):.3g}",
-            excess=float(excess.max()),
+            bound=shown_bound or f"{float(bound[first]):.3g}",
+            excess=beyond,
             rms=rms,
             affected=int(wrong.sum()),
             total=error.size,

@@ -30,8 +30,9 @@ Make = Callable[[], Callable[..., Any]]
 #: functions of it (softmax) unmoved.
 _SCALES = (0.5, -1.0, 3.0, -1e4)
 
-#: Operations past which a reference counts as long.
-LONG = 1000
+#: Operations, and elements read by all of them, past which a reference counts as long: a run with errors
+#: then takes about a second.
+LONG, HEAVY = 1000, 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Oracle:
         mode = Lifted(self.dtype)
         leaves = self._lifted_run(mode)
         self._met = mode.met
-        self._count = mode.count
+        self._count, self._read = mode.count, mode.read
         return leaves
 
     @cached_property
@@ -111,10 +112,10 @@ class Oracle:
 
     @cached_property
     def long(self) -> bool:
-        """Whether the reference is so many operations (a recurrence over time) that a run of it takes
-        about a second."""
+        """Whether a run of the reference takes about a second: it is many operations (a recurrence over
+        time), or large ones."""
         _ = self.exact
-        return self._count > LONG
+        return self._count > LONG or self._read > HEAVY
 
     @cached_property
     def signs_zero(self) -> bool:

@@ -41,9 +41,10 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._native = native
         self._noise = noise
-        #: Names of all primitive operations met, and how many there were.
+        #: Names of all primitive operations met, how many there were, and the elements they read.
         self.met: set[str] = set()
         self.count = 0
+        self.read = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -59,6 +60,7 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._schema.name.split("::")[1]
         self.met.add(name)
         self.count += 1
+        self.read += sum(arg.numel() for arg in args if isinstance(arg, torch.Tensor))
         if name.endswith("_") and not name.endswith("__") and _writes_self(func):
             return self._in_place(func, name, args, kwargs)
         if self._noise is None:

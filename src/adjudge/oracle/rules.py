@@ -64,12 +64,12 @@ class Noise:
 
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
-        return torch.addcmul(y, y, self.unit(y), value=c * self.regime.store)
+        return _kept(torch.addcmul(y, y, self.unit(y), value=c * self.regime.store), y)
 
     def summed(self, y: Tensor, magnitude: Tensor, n: int) -> Tensor:
         """`y`, a sum of n terms whose absolute values add up to `magnitude`."""
         size = self.regime.accumulate * self.length(n)
-        return self.stored(torch.addcmul(y, magnitude, self.unit(y), value=size))
+        return _kept(self.stored(torch.addcmul(y, magnitude, self.unit(y), value=size)), y)
 
     def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
         size = self.regime.accumulate * self.length(n)
@@ -77,7 +77,14 @@ class Noise:
         if squares is not None:
             root = squares.clamp(min=0).sqrt()
             out = torch.addcmul(out, root, self.unit(y), value=2 * self.regime.operand)
-        return self.stored(out)
+        return _kept(self.stored(out), y)
+
+
+def _kept(noisy: Tensor, y: Tensor) -> Tensor:
+    """`noisy` with the infinities of `y` as they are: rounding leaves them alone, and a mask of -inf
+    must not turn into NaN by an error added to it."""
+    finite = y.isfinite()
+    return noisy if bool(finite.all()) else torch.where(finite, noisy, y)
 
 
 class Silence(Noise):
