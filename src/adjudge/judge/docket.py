@@ -42,6 +42,9 @@ _VALUE_FREE_LAYOUTS = {
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
 
+#: Processes that run one probe alone are numbered from here on: probes ask for small numbers.
+FIRST_FRESH = 1_000
+
 #: Seconds given to a run that should have answered at once, before it counts as a hang.
 PATIENT_SECONDS = 30.0
 
@@ -85,6 +88,8 @@ class Docket:
         #: Sizes of the runs that did not answer in time.
         self._hung: list[int] = []
         self.input_digests: dict[Probe, str] = {}
+        #: Number of the last process started for one run alone.
+        self._processes = FIRST_FRESH
 
     @property
     def scene(self) -> Scene:
@@ -149,6 +154,15 @@ class Docket:
             return None
         self._skipped.pop(probe, None)
         return case
+
+    def fresh(self, probe: Probe) -> Observation | None:
+        """The same run in a process that has run nothing else; None where it cannot be made."""
+        case = self._case(probe)
+        if case is None:
+            return None
+        self._processes += 1
+        elsewhere = replace(case, probe=replace(probe, process=self._processes))
+        return self.runner.run(elsewhere)
 
     def record(self, case: Case, observation: Observation) -> None:
         self._observations[case.probe] = observation

@@ -27,7 +27,7 @@ from adjudge.gates import GATES, gate
 from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import shrink
+from adjudge.judge import leaks, shrink
 from adjudge.judge.digest import gates_digest
 from adjudge.judge.docket import Docket
 from adjudge.judge.planning import crossed
@@ -215,6 +215,8 @@ class _Trial:
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
+        with self._timed("fresh processes"):
+            findings = leaks.attributed(docket, findings)
         return self._assemble(docket, findings, doubts, planned)
 
     def _examine(self) -> tuple[str, ...]:

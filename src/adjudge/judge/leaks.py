@@ -1,0 +1,93 @@
+"""Violations that hang on what the process did before: they are the fault of kept state, whichever gate
+came upon them."""
+
+from __future__ import annotations
+
+from adjudge.contract import Finding, Outcome, Violation
+from adjudge.gates.reading import first_difference, scope_of
+from adjudge.judge.docket import Docket
+from adjudge.observation import Observation
+from adjudge.probe import Probe
+
+STATE, CHANCE = "retains-state", "nondeterministic"
+
+
+def attributed(docket: Docket, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings, each violation seen again in a process of its own.
+
+    One that does not show there is no fault of the gate that found it. If fresh processes agree with
+    each other, earlier calls have left something behind; if they do not, chance explains the
+    difference, and the finding stands.
+    """
+    if any(f.gate == CHANCE and f.violation is not None for f in findings):
+        return findings
+    settled, evidence = [], None
+    for finding in findings:
+        leak = _leak(docket, finding)
+        if leak is None:
+            settled.append(finding)
+            continue
+        evidence = evidence or leak
+        settled.append(
+            Finding(
+                gate=finding.gate,
+                outcome=Outcome.INCONCLUSIVE,
+                reason=f"shows only after other calls in the same process: see {STATE}",
+                probes=finding.probes,
+            )
+        )
+    if evidence is None:
+        return findings
+    return tuple(_convicted(docket, f, evidence) if f.gate == STATE else f for f in settled)
+
+
+def _leak(docket: Docket, finding: Finding) -> Violation | None:
+    """The evidence, if a run that the finding rests on gives other bytes in two fresh processes that
+    agree: its own, or one that it was compared with."""
+    violation = finding.violation
+    if violation is None or not violation.digests or finding.gate == STATE:
+        return None
+    probe = violation.probe
+    for rests_on in (probe, *(probe.without([name]) for name in probe.factors)):
+        seen = docket.observations.get(rests_on)
+        if seen is None or not seen.answered:
+            continue
+        one = docket.fresh(rests_on)
+        if one is None or not one.answered or one.digests == seen.digests:
+            continue
+        other = docket.fresh(rests_on)
+        if other is not None and other.digests == one.digests:
+            return _evidence(rests_on, seen, one)
+    return None
+
+
+def _evidence(probe: Probe, seen: Observation, fresh: Observation) -> Violation:
+    where, index, expected, got = first_difference(fresh, seen)
+    # One line replays one run, and this takes those before it: there is none.
+    return Violation(
+        probe=probe,
+        signature="state",
+        message="answers otherwise once other calls, on other instances, were made in its process",
+        where=f"output{where}",
+        index=index,
+        expected=expected,
+        got=got,
+        bound="bit equality with a fresh process",
+        digests=seen.digests,
+    )
+
+
+def _convicted(docket: Docket, finding: Finding, evidence: Violation) -> Finding:
+    if finding.violation is not None:
+        return finding
+    return Finding(
+        gate=STATE,
+        outcome=Outcome.VIOLATION,
+        reason=evidence.message,
+        scope=scope_of(docket.scene, evidence.probe),
+        exact=True,
+        violation=evidence,
+        probes=finding.probes,
+        runner=finding.runner,
+        seconds=finding.seconds,
+    )
