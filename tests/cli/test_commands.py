@@ -65,6 +65,7 @@ def test_a_correct_kernel_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
         ["verify", "nothing.py"],
         ["verify", str(SOFTMAX / "broken.py"), "--reference", "nothing.py"],
         ["verify", str(SOFTMAX / "broken.py"), "--gates", "wrong-valu"],
+        ["verify", str(SOFTMAX / "broken.py"), "--gates", ","],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "soon"],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "-1"],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "nan"],

@@ -55,6 +55,8 @@ def verify(
     from adjudge.worker.launch import Launch
 
     names = tuple(name.strip() for name in gates.split(",") if name.strip())
+    if gates and not names:
+        raise UsageError(f"{gates!r} names no gate", todo="`adjudge explain` lists them.")
     for name in names:
         gate_named(name)
     reference = common.reference_of(candidate, reference)
