@@ -32,6 +32,27 @@ def examine() -> Iterator[Check]:
     words = compiler or "none found; torch.compile controls cannot run"
     yield Check(name="C compiler", ok=compiler is not None, words=words, needed=False)
     yield from _worker()
+    yield _gpu()
+    yield _disassembler()
+
+
+def _gpu() -> Check:
+    from adjudge.worker.cuda import device_name
+
+    name = device_name()
+    words = f"{name}, for --runner cuda" if name else "none; the interpreter judges all the same"
+    return Check(name="GPU", ok=bool(name), words=words, needed=False)
+
+
+def _disassembler() -> Check:
+    from adjudge.static.compiler import tool
+
+    try:
+        words = f"{tool('nvdisasm')}, for inspect"
+    except (FileNotFoundError, ImportError):
+        words = "none; `adjudge inspect` shows hints only"
+        return Check(name="disassembler", ok=False, words=words, needed=False)
+    return Check(name="disassembler", ok=True, words=words, needed=False)
 
 
 def _package(name: str) -> Check:
@@ -66,3 +87,15 @@ def _worker() -> Iterator[Check]:
     yield Check(name="worker", ok=loaded, words=words)
     words = ", ".join(layers) if layers else "NO LAYER holds here: judge only code that you trust"
     yield Check(name="sandbox", ok=bool(layers), words=words)
+    yield from _proofs(layers)
+
+
+def _proofs(layers: tuple[str, ...]) -> Iterator[Check]:
+    """Each layer that is there, by an attempt to break it."""
+    from adjudge.worker.sandbox import prove
+
+    for proof in prove():
+        if proof.layer in layers:
+            refused = "cannot" if proof.held else "CAN"
+            words = f"a candidate {refused} {proof.detail}"
+            yield Check(name=proof.layer, ok=proof.held, words=words)

@@ -400,9 +400,9 @@ def _confirmed(docket: Docket, g: Gate) -> Finding:
 def _device(runner: str) -> str:
     """The name of what candidates ran on."""
     if runner == "cuda":
-        import torch
+        from adjudge.worker.cuda import device_name
 
-        return torch.cuda.get_device_name(0)
+        return device_name()
     return platform.processor() or platform.machine()
 
 

@@ -68,9 +68,9 @@ def _compiled(job: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     return {
         "shared": int(made.metadata.shared),
         "tensor_memory": int(getattr(made.metadata, "tmem_size", None) or 0),
-        "usage": _tool("cuobjdump", "-res-usage", str(cubin)),
+        "usage": _printed("cuobjdump", "-res-usage", str(cubin)),
         # cuobjdump -sass would do, but crashes in a process namespace of its own.
-        "sass": _tool("nvdisasm", "-c", str(cubin))[:LONGEST],
+        "sass": _printed("nvdisasm", "-c", str(cubin))[:LONGEST],
     }
 
 
@@ -114,16 +114,26 @@ def _signature(
     return signature, constants, attributes
 
 
-def _tool(name: str, *arguments: str) -> str:
-    """What a CUDA binary tool prints: the one that comes with Triton, or one on the path."""
+def tool(name: str) -> str:
+    """Path of a CUDA binary tool: the one that comes with Triton, or one on the path.
+
+    Raises:
+        FileNotFoundError: there is neither.
+        ImportError: there is no Triton.
+    """
     import triton
 
     bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
     found = str(bundled) if bundled.is_file() else shutil.which(name)
     if found is None:
         raise FileNotFoundError(f"{name} comes neither with this Triton nor with the system")
+    return found
+
+
+def _printed(name: str, *arguments: str) -> str:
+    """What the tool prints."""
     done = subprocess.run(
-        [found, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [tool(name), *arguments], capture_output=True, text=True, timeout=60, check=False
     )
     if done.returncode:
         words = (done.stderr or done.stdout).strip()

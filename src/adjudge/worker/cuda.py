@@ -152,6 +152,11 @@ def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: An
     )
 
 
+def device_name() -> str:
+    """Name of the GPU that candidates run on, "" if there is none. Opens a context here."""
+    return torch.cuda.get_device_name(0) if has_device() else ""
+
+
 def has_device() -> bool:
     """Whether there is a GPU. Asked in a child: counting opens descriptors, and the worker's door closes
     those that it inherits."""
