@@ -112,10 +112,11 @@ def _limit(*, memory: bool) -> None:
     """Limits of the process; not of its memory where a GPU is used, whose driver reserves address space
     by the terabyte."""
     if memory:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        held = pages * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY + SPARSE,) * 2)
-        resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY,) * 2)
+        # Fields of statm, in pages: all address space comes first, private data sixth (proc(5)).
+        pages = [int(word) for word in Path("/proc/self/statm").read_text().split()]
+        space, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (space + MEMORY + SPARSE,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (data + MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE,) * 2)
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES,) * 2)
