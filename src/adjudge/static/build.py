@@ -18,6 +18,7 @@ from adjudge.static.chips import Chip
 from adjudge.static.compiler import WORDS
 from adjudge.static.sass import MachineCode
 from adjudge.task import Launch
+from adjudge.worker.launch import child_environment
 
 #: Seconds that one kernel may take on one chip: a large one takes a second.
 JOB_SECONDS = 60.0
@@ -70,13 +71,11 @@ def _plain(job: Job) -> dict[str, Any]:
 
 def _run(folder: Path, isolation: str, seconds: float) -> str:
     """Runs the process to its end, or for so long; returns the end of what it said."""
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     command = [sys.executable, "-P", "-m", "adjudge.static.compiler", str(folder), isolation]
     with (folder / "said").open("wb") as sink:
         process = subprocess.Popen(
             command,
-            env=environment,
+            env=child_environment(),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,

@@ -13,6 +13,13 @@ import sys
 from adjudge.closing import Closing
 
 
+def child_environment() -> dict[str, str]:
+    """Ours, with the same packages on its path, and nothing decided about Triton's interpreter."""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    return environment
+
+
 class Launch(Closing):
     """The process and our end of its channel, from the moment it is started.
 
@@ -32,11 +39,9 @@ class Launch(Closing):
         runner: str = "interpret",
     ) -> None:
         self.channel, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTORCH_JIT": "0"}
-        environment.pop("TRITON_INTERPRET", None)
+        environment = {**child_environment(), "PYTORCH_JIT": "0"}
         if runner == "interpret":
             environment["TRITON_INTERPRET"] = "1"
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         if allow_compiler:
             # Threads that Inductor leaves behind would be taken for the candidate's own.
             environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
