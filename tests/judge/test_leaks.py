@@ -50,3 +50,10 @@ def test_what_shows_only_after_other_calls_is_kept_state(zygote: Zygote) -> None
     assert [f.gate for f in verdict.violations] == ["retains-state"]
     others = [f for f in verdict.findings if f.outcome is Outcome.INCONCLUSIVE]
     assert all("retains-state" in f.reason for f in others)
+
+
+def test_nothing_is_taken_back_where_kept_state_is_not_asked_for(zygote: Zygote) -> None:
+    program, candidate = kernelbench.from_source(REFERENCE, CACHED, "cached")
+    asked = ("wrong-value", "shape-dependent", "drops-nonfinite")
+    verdict = verify(program, candidate, Options(zygote=zygote, gates=asked))
+    assert verdict.violations

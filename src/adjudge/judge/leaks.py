@@ -3,8 +3,10 @@ came upon them."""
 
 from __future__ import annotations
 
-from adjudge.contract import Finding, Outcome, Violation
-from adjudge.gates.reading import first_difference, scope_of
+from dataclasses import replace
+
+from adjudge.contract import Finding, Outcome, Scope, Violation
+from adjudge.gates.reading import first_difference
 from adjudge.judge.docket import Docket
 from adjudge.observation import Observation
 from adjudge.probe import Probe
@@ -17,17 +19,22 @@ def attributed(docket: Docket, findings: tuple[Finding, ...]) -> tuple[Finding, 
 
     One that does not show there is no fault of the gate that found it. If fresh processes agree with
     each other, earlier calls have left something behind; if they do not, chance explains the
-    difference, and the finding stands.
+    difference, and the finding stands. It also stands where the gate of kept state was not asked:
+    nothing may be taken from one gate that no other one answers for.
     """
     if any(f.gate == CHANCE and f.violation is not None for f in findings):
         return findings
-    settled, evidence = [], None
+    if all(f.gate != STATE for f in findings):
+        return findings
+    settled, evidence, scope = [], None, Scope.EXTENDED
     for finding in findings:
         leak = _leak(docket, finding)
         if leak is None:
             settled.append(finding)
             continue
         evidence = evidence or leak
+        if finding.scope is Scope.DECLARED:
+            scope = Scope.DECLARED
         settled.append(
             Finding(
                 gate=finding.gate,
@@ -38,7 +45,7 @@ def attributed(docket: Docket, findings: tuple[Finding, ...]) -> tuple[Finding, 
         )
     if evidence is None:
         return findings
-    return tuple(_convicted(docket, f, evidence) if f.gate == STATE else f for f in settled)
+    return tuple(_convicted(f, evidence, scope) if f.gate == STATE else f for f in settled)
 
 
 def _leak(docket: Docket, finding: Finding) -> Violation | None:
@@ -77,14 +84,15 @@ def _evidence(probe: Probe, seen: Observation, fresh: Observation) -> Violation:
     )
 
 
-def _convicted(docket: Docket, finding: Finding, evidence: Violation) -> Finding:
+def _convicted(finding: Finding, evidence: Violation, scope: Scope) -> Finding:
+    """The finding on kept state, in the widest scope of what it stands for."""
     if finding.violation is not None:
-        return finding
+        return replace(finding, scope=scope) if scope is Scope.DECLARED else finding
     return Finding(
         gate=STATE,
         outcome=Outcome.VIOLATION,
         reason=evidence.message,
-        scope=scope_of(docket.scene, evidence.probe),
+        scope=scope,
         exact=True,
         violation=evidence,
         probes=finding.probes,
