@@ -40,6 +40,23 @@ def test_an_honest_candidate_answers(zygote: Zygote) -> None:
     assert not observation.tampering
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "bool", "complex64"])
+def test_outputs_of_every_dtype_arrive_as_they_are(zygote: Zygote, dtype: str) -> None:
+    observation = run(zygote, f"return x.to(torch.{dtype})")
+    output = observation.outputs[0]
+    assert output.dtype == dtype
+    assert np.array_equal(
+        output.data.astype(np.complex64), X.astype(bool) if dtype == "bool" else X
+    )
+
+
+def test_a_fault_of_the_worker_is_not_the_candidates(zygote: Zygote) -> None:
+    body = "import adjudge.worker.child as ours\nours._Run.exported = lambda run: 1 / 0\nreturn x"
+    observation = run(zygote, body)
+    assert observation.status is Status.UNSUPPORTED
+    assert "ZeroDivisionError" in observation.notes[0]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -50,7 +50,12 @@ def serve(channel_fd: int, output: int, settings: sandbox.Settings) -> None:
             if message is None:
                 os._exit(0)
             header, fds = message
-            reply, out = session.answer(header, fds)
+            try:
+                reply, out = session.answer(header, fds)
+            except Exception as error:
+                # The candidate's own exceptions were caught: what gets here is a fault of ours.
+                words = f"the worker failed: {type(error).__name__}: {error}"
+                reply, out = {"status": "unsupported", "notes": [words[:500]]}, -1
             for fd in fds:
                 os.close(fd)
             protocol.send(channel, reply, (out,) if out >= 0 else ())
@@ -369,7 +374,8 @@ class _Run:
             return rows, -1
         fd = os.memfd_create("adjudge-outputs", os.MFD_CLOEXEC)
         for values in parts:
-            view = memoryview(values).cast("B") if values.nbytes else b""  # type: ignore[arg-type]
+            # As bytes: numpy has no buffer format for bfloat16 and float8.
+            view = memoryview(values.reshape(-1).view(np.uint8)) if values.nbytes else b""  # type: ignore[arg-type]
             while view:
                 view = view[os.write(fd, view) :]
         return rows, fd
