@@ -1,13 +1,43 @@
-"""Each conviction that was read has a script in torch alone that shows the fault, and an index line."""
+"""The audit of a hundred accepted kernels: its record, and the convictions that were read.
+
+Each of those has a script in torch alone that shows the fault, and an index line.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adjudge.judge.digest import gates_digest
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "audits" / "first-100"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
+CORE = ("wrong-value", "shape-dependent", "drops-nonfinite", "stale-output")
+DECIDED = ("pass", "violation", "refusal")
+KERNELS, ENOUGH, READ = 100, 85, 20
+
+
+@pytest.fixture(scope="module")
+def record() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / "audit.jsonl").read_text().splitlines()]
+
+
+def test_the_record_is_whole_and_not_stale(record: list[dict[str, Any]]) -> None:
+    assert len({line["sha"] for line in record}) == KERNELS
+    assert {line["gates"] for line in record} == {gates_digest()}
+    decided = [line for line in record if all(line["findings"][gate] in DECIDED for gate in CORE)]
+    assert len(decided) >= ENOUGH
+
+
+def test_the_first_convictions_were_read(record: list[dict[str, Any]]) -> None:
+    convicted = sorted(line["sha"] for line in record if line["violations"])
+    read = {path.name.partition("_")[0] for path in SCRIPTS}
+    assert {sha[:12] for sha in convicted[:READ]} <= read
 
 
 def test_every_script_shows_its_fault() -> None:
