@@ -34,6 +34,10 @@ class ReplayResult:
     finding: Finding | None
 
 
+#: A replay waits this many times as long for a run as a verdict does.
+PATIENCE = 6
+
+
 def replay(
     code: str, program: Program, candidate: Candidate, options: Options | None = None
 ) -> ReplayResult:
@@ -43,6 +47,8 @@ def replay(
         UsageError: the recipe cannot be read, or belongs to another task.
     """
     options = options or Options()
+    # What answered just in time where it was found must not be lost on a slower machine.
+    options = replace(options, timeout=PATIENCE * options.timeout)
     recipe = decode_recipe(code)
     g = gate(str(recipe["gate"]))
     probe = recipe["probe"]
