@@ -8,6 +8,7 @@ import pytest
 
 from adjudge.contract import Standing
 from adjudge.frontends import kernelbench
+from adjudge.judge.replay import replay
 from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
 
@@ -37,3 +38,22 @@ class ModelNew(torch.nn.Module):
     verdict = verify(program, candidate, options)
     assert verdict.standing is not Standing.SOUND
     assert any("declared shape" in words for words in verdict.warnings) or verdict.violations
+
+
+def test_what_is_right_at_the_declared_shape_alone_replays(zygote: Zygote) -> None:
+    source = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1) * (1 if x.shape == (16, 256) else 2)
+"""
+    program, candidate = kernelbench.from_source(REFERENCE.read_text(), source, "by heart")
+    verdict = verify(program, candidate, Options(zygote=zygote))
+    assert verdict.standing is Standing.FRAGILE
+    (finding,) = verdict.violations
+    assert finding.gate == "shape-dependent"
+    assert finding.violation is not None
+    again = replay(finding.violation.replay, program, candidate, Options(zygote=zygote))
+    assert again.finding is not None
+    assert again.same_outputs
