@@ -18,10 +18,13 @@ def check(
     extras: Mapping[str, tuple[Tensor, str]],
     initial_state: Tensor | None,
     cu_seqlens: Tensor | None,
+    *,
+    values: bool = True,
 ) -> list[int]:
     """Check one call and return its sequence bounds (`[0, T]` without `cu_seqlens`).
 
     `extras` maps a name to a tensor and its letters (`BTGK`: G for HV heads, H for H heads).
+    `values` false leaves out `check_values`, which reads every tensor and waits for the answer.
 
     Raises:
         TypeError: not a tensor, or a dtype outside `DTYPES`.
@@ -60,12 +63,23 @@ def check(
     if initial_state is not None:
         sequences = batch if cu_seqlens is None else len(bounds) - 1
         _shape("initial_state", initial_state, (sequences, value_heads, key, value))
-    for name, tensor in named.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"{name} holds NaN or infinity")
-    if "g" in named and bool((named["g"] > 0).any()):
-        raise ValueError("g is a log decay and must not be above zero")
+    if values:
+        check_values(named)
     return bounds
+
+
+def check_values(named: Mapping[str, Tensor | None]) -> None:
+    """Refuse what the portable path has no right answer for, by name.
+
+    Raises:
+        ValueError: NaN or infinity, or a gate `g` above zero.
+    """
+    for name, tensor in named.items():
+        if tensor is not None and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} holds NaN or infinity")
+    gate = named.get("g")
+    if gate is not None and bool((gate > 0).any()):
+        raise ValueError("g is a log decay and must not be above zero")
 
 
 def _shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
