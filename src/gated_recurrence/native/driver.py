@@ -29,16 +29,22 @@ class TensorMap(ctypes.Structure):
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
+    library = ctypes.CDLL("libcuda.so.1")
+    # handle; blocks and threads, three axes each, and shared memory; stream, arguments, extra
+    library.cuLaunchKernel.argtypes = [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p]
+    return library
 
 
-def _call(name: str, *arguments: object) -> None:
-    status = getattr(_library(), name)(*arguments)
+def _check(name: str, status: int) -> None:
     if status:
         text = ctypes.c_char_p()
         _library().cuGetErrorString(status, byref(text))
         said = text.value.decode() if text.value else "unknown error"
         raise RuntimeError(f"{name} failed: {said} ({status})")
+
+
+def _call(name: str, *arguments: object) -> None:
+    _check(name, getattr(_library(), name)(*arguments))
 
 
 @functools.cache
@@ -67,52 +73,57 @@ def _context(device: int) -> c_void_p:
     return handle
 
 
-def enter(device: torch.device) -> None:
-    """Make the device's context current: a thread of autograd's may not have one yet."""
+def enter(device: torch.device) -> int:
+    """Make the device's context current, which a thread of autograd's may not have yet.
+
+    Returns torch's current stream there.
+    """
     index = torch.cuda.current_device() if device.index is None else device.index
     _call("cuCtxSetCurrent", _context(index))
+    return torch.cuda.current_stream(index).cuda_stream
 
 
 def prepare(device: torch.device) -> None:
     """Build and load everything now rather than at the first launch."""
-    with torch.cuda.device(device):
-        enter(device)
-        _functions(torch.cuda.current_device())
+    enter(device)
+    _functions(device.index or 0)
 
 
-def launch(kernel: Kernel, blocks: int, parameters: int, device: torch.device) -> None:
-    """Launch on torch's current stream, with one argument: the structure at address `parameters`."""
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def launch(kernel: Kernel, blocks: int, parameters: int, device: torch.device, stream: int) -> None:
+    """Launch with one argument, the structure at address `parameters`, in the context entered."""
     if not blocks:
         return
-    with torch.cuda.device(device):
-        stream = torch.cuda.current_stream(device).cuda_stream
-        function = _functions(torch.cuda.current_device())[kernel.name]
-        arguments = (c_void_p * 1)(parameters)
-        one = c_uint(1)
-        _call(
-            "cuLaunchKernel",
-            function,
-            *(c_uint(blocks), one, one),
-            *(c_uint(kernel.threads), one, one),
-            c_uint(kernel.shared),
-            c_void_p(stream),
-            arguments,
-            None,
-        )
+    function = _functions(device.index or 0)[kernel.name]
+    arguments = c_void_p(parameters)
+    status = _library().cuLaunchKernel(
+        function, blocks, 1, 1, kernel.threads, 1, 1, kernel.shared, stream, byref(arguments), None
+    )
+    _check("cuLaunchKernel", status)
 
 
+@functools.lru_cache(maxsize=4096)
 def _encode(
-    to: TensorMap, tensor: Tensor, sizes: list[int], strides: list[int], box: list[int]
-) -> None:
-    width = tensor.element_size()
+    address: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+) -> TensorMap:
+    """The map of a bfloat16 tensor with four axes, innermost first; strides in elements.
+
+    A map is a pure function of these, and a training step meets the same addresses again and again.
+    """
+    memory = ctypes.create_string_buffer(2 * ctypes.sizeof(TensorMap))
+    aligned = ctypes.addressof(memory) + -ctypes.addressof(memory) % ctypes.sizeof(TensorMap)
     _call(
         "cuTensorMapEncodeTiled",
-        byref(to),
+        c_void_p(aligned),
         c_int(BFLOAT16),
         c_uint32(4),
-        c_void_p(tensor.data_ptr()),
+        c_void_p(address),
         (c_uint64 * 4)(*sizes),
-        (c_uint64 * 3)(*(stride * width for stride in strides)),
+        (c_uint64 * 3)(*(stride * 2 for stride in strides)),
         (c_uint32 * 4)(*box),
         (c_uint32 * 4)(1, 1, 1, 1),
         c_int(0),
@@ -120,24 +131,32 @@ def _encode(
         c_int(PROMOTE_256B),
         c_int(0),
     )
+    return TensorMap.from_buffer_copy(ctypes.string_at(aligned, ctypes.sizeof(TensorMap)))
 
 
-def map_rows(to: TensorMap, tensor: Tensor) -> None:
+def map_rows(tensor: Tensor) -> TensorMap:
     """Boxes of 64 tokens by 64 channels over `[B, T, heads, channels]`."""
     batch, length, heads, channels = tensor.shape
-    strides = [tensor.stride(axis) if tensor.shape[axis] > 1 else channels for axis in (2, 1, 0)]
-    _encode(to, tensor, [channels, heads, length, batch], strides, [BOX, 1, BOX, 1])
+    by_batch, by_token, by_head, _ = tensor.stride()
+    strides = (
+        by_head if heads > 1 else channels,
+        by_token if length > 1 else channels,
+        by_batch if batch > 1 else channels,
+    )
+    return _encode(tensor.data_ptr(), (channels, heads, length, batch), strides, (BOX, 1, BOX, 1))
 
 
-def map_tiles(to: TensorMap, tensor: Tensor) -> None:
+def map_tiles(tensor: Tensor) -> TensorMap:
     """Boxes of 64 by 64 over contiguous `[chunk-heads, rows, columns]`."""
     count, rows, columns = tensor.shape
-    strides = [columns, rows * columns, count * rows * columns]
-    _encode(to, tensor, [columns, rows, count, 1], strides, [BOX, BOX, 1, 1])
+    strides = (columns, rows * columns, rows * columns)
+    return _encode(tensor.data_ptr(), (columns, rows, count, 1), strides, (BOX, BOX, 1, 1))
 
 
 def copyable(tensor: Tensor) -> bool:
     """Whether the copy engine can read it: channels contiguous, all else in steps of 16 bytes."""
+    if tensor.is_contiguous():
+        return tensor.data_ptr() % 16 == 0
     if tensor.stride(-1) != 1 or tensor.data_ptr() % 16:
         return False
     width = tensor.element_size()

@@ -26,7 +26,7 @@ TILES = ("inverse", "weights", "update", "state", "d_state")
 POINTERS = (
     *("sequences", "chunks", "g", "beta", "vectors", "inverse_out", "weights_out", "update_out"),
     *("initial_state", "d_final_state", "final_state", "d_initial_state", "out", "d_v_out"),
-    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_log_parts", "d_g", "d_beta"),
+    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_log_parts", "d_end_parts", "d_g", "d_beta"),
 )
 
 
@@ -39,23 +39,19 @@ class Parameters(ctypes.Structure):
         ("length", c_int64),
         *((name, c_int) for name in ("heads", "value_heads", "chunk_heads", "sequence_heads")),
         ("scale", c_float),
+        ("_padding", ctypes.c_char * 128),  # the driver copies a multiple of a map's alignment
     )
 
 
 class _Call:
-    """The parameters of one call, at an address the driver can encode tensor maps to."""
-
-    ALIGNMENT = 128
+    """The parameters of one call, and its launches on torch's current stream."""
 
     def __init__(self, q: Tensor, v: Tensor, layout: Plan, scale: float) -> None:
-        driver.enter(q.device)
-        self._memory = ctypes.create_string_buffer(ctypes.sizeof(Parameters) + 2 * self.ALIGNMENT)
-        offset = -ctypes.addressof(self._memory) % self.ALIGNMENT
-        self._fields = Parameters.from_buffer(self._memory, offset)
         self.device = q.device
+        self._stream = driver.enter(q.device)
         self.chunk_heads = layout.chunks.shape[0] * v.shape[2]
         self.sequence_heads = layout.sequences.shape[0] * v.shape[2]
-        fields = self._fields
+        self._fields = fields = Parameters()
         fields.length, fields.heads, fields.value_heads = q.shape[1], q.shape[2], v.shape[2]
         fields.chunk_heads, fields.sequence_heads = self.chunk_heads, self.sequence_heads
         fields.scale = scale
@@ -67,8 +63,8 @@ class _Call:
 
     def map(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
-            encode = driver.map_rows if name in ROWS else driver.map_tiles
-            encode(getattr(self._fields, name), tensor)
+            mapped = driver.map_rows if name in ROWS else driver.map_tiles
+            setattr(self._fields, name, mapped(tensor))
 
     def tiles(self, rows: int, columns: int) -> Tensor:
         shape = (self.chunk_heads, rows, columns)
@@ -77,8 +73,12 @@ class _Call:
     def floats(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
 
+    def resident(self, kernel: Kernel) -> int:
+        """The blocks of a kernel that the device holds at once."""
+        return kernel.blocks * driver.multiprocessors(self.device)
+
     def launch(self, kernel: Kernel, blocks: int) -> None:
-        launch(kernel, blocks, ctypes.addressof(self._fields), self.device)
+        launch(kernel, blocks, ctypes.addressof(self._fields), self.device, self._stream)
 
 
 class _GatedDeltaRule(torch.autograd.Function):
@@ -127,13 +127,13 @@ class _GatedDeltaRule(torch.autograd.Function):
         call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
         call.launch(STATES, 4 * call.sequence_heads)
 
-        parts = call.floats(2, call.chunk_heads, CHUNK)
+        parts, ends = call.floats(4, call.chunk_heads, CHUNK), call.floats(4, call.chunk_heads, 4)
         d_g, d_beta = call.floats(*v.shape[:3]), call.floats(*v.shape[:3])
         d_q, d_k = (_per_value_head(x, v) for x in (q, k))
         wide = d_q.dtype == torch.float32
-        call.point(d_log_parts=parts, d_g=d_g, d_beta=d_beta)
+        call.point(d_log_parts=parts, d_end_parts=ends, d_g=d_g, d_beta=d_beta)
         call.point(**({"d_q_wide": d_q, "d_k_wide": d_k} if wide else {"d_q": d_q, "d_k": d_k}))
-        call.launch(GRADIENTS, 2 * call.chunk_heads)
+        call.launch(GRADIENTS, min(2 * call.chunk_heads, call.resident(GRADIENTS)))
         call.launch(GATES, -(-call.chunk_heads // (GATES.threads // 32)))
         d_q, d_k = _over_group(d_q, q), _over_group(d_k, k)
         return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None

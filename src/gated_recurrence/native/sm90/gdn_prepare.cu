@@ -15,9 +15,16 @@ constexpr float DEEPEST_GATE = -128.f;
 constexpr float LEAST_BETA = 0x1p-64f;
 
 struct alignas(1024) Memory {
-  char k[2 * BLOCK_BYTES];
-  char q[2 * BLOCK_BYTES];  // its first block then holds P
-  float matrix[CHUNK][PITCH];
+  union {
+    struct {
+      char q[2 * BLOCK_BYTES];
+      char k[2 * BLOCK_BYTES];
+    };
+    struct {  // after the products
+      char weights[BLOCK_BYTES];
+      float matrix[CHUNK][PITCH];
+    };
+  };
   float vectors[4][CHUNK];
   uint64_t full;
 };
@@ -46,7 +53,7 @@ __device__ void gates(const Parameters& p, Memory& memory, const int4& chunk, in
     const int row = 2 * threadIdx.x + i;
     memory.vectors[0][row] = log_decay[i];
     memory.vectors[1][row] = expf(log_decay[i]);
-    memory.vectors[2][row] = expf(last - log_decay[i]);
+    memory.vectors[2][row] = beta[i] * expf(last - log_decay[i]);
     memory.vectors[3][row] = beta[i];
   }
 }
@@ -174,6 +181,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   products_wait<0>();
   settled(keys);
   settled(weights);
+  __syncthreads();
 
   const Lane lane;
   const float *log_decay = memory.vectors[0], *beta = memory.vectors[3];
@@ -186,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int x = 0; x < 2; x++) {
       const int j = column + x;
       const float decay = j <= row ? __expf(log_decay[row] - log_decay[j]) : 0.f;
-      weight[x] = p.scale * decay * weights[i + x];
+      weight[x] = p.scale * decay * beta[j] * weights[i + x];
       inner[x] = j < row ? decay * beta[j] * keys[i + x] : 0.f;
     }
     packed[i / 2] = pack(weight[0], weight[1]);
@@ -195,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
-    store_matrices(fragment(q, b), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
+    store_matrices(fragment(shared_address(memory.weights), b), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
                    packed[2 * b + 3]);
   }
   if (warp < 2) invert_diagonal(memory.matrix, warp, threadIdx.x % 32);
@@ -208,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int row = i / 8, eighth = i % 8;
     const int64_t at = (int64_t(chunk_head) * CHUNK + row) * CHUNK + 8 * eighth;
     *reinterpret_cast<uint4*>(p.weights_out + at) =
-        *reinterpret_cast<const uint4*>(memory.q + place(row, eighth));
+        *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
     const float* x = &memory.matrix[row][8 * eighth];
     const bool above = row < HALF && eighth >= 4;
     uint4 words;

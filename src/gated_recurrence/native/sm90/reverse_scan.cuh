@@ -1,6 +1,6 @@
 // The scan of the state's gradient of one block, chunks last to first:
 // dS = c dS' + (s diag(e) Q)^T dO + K^T E, with dV = A'^T (diag(beta) dU), E = -diag(e) dV and
-// dU = P^T dO + diag(r) K dS'. It writes dS' of each chunk and dV.
+// diag(beta) dU = P'^T dO + diag(beta r) K dS'. It writes dS' of each chunk and dV.
 #pragma once
 
 #include "scan.cuh"
@@ -18,22 +18,16 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
     pack_pairs(packed_state, state);
     Stage& stage = await_chunk(memory, step, place.tokens(chunk));
     const uint32_t k = shared_address(stage.k);
-    const float *e = stage.vectors[1], *rest = stage.vectors[2], *beta = stage.vectors[3];
-#pragma unroll
-    for (int s = 0; s < 4; s++) {
-      uint32_t words[4];
-      load_matrices_transposed(words, fragment_transposed(shared_address(stage.rows), 2 * s));
-#pragma unroll
-      for (int x = 0; x < 4; x++) packed_out[4 * s + x] = words[x];
-    }
+    load_rows(packed_out, stage.rows);
 
     products_begin();
     multiply<8, Major::K>(across, packed_state, k, false);  // (K dS')^T
     multiply<4, Major::Other>(within, packed_out, shared_address(stage.weights),
-                              false);  // (P^T dO)^T
+                              false);  // (P'^T dO)^T
     products_commit();
-    hand_state(memory, packed_state);
-    const float decay = e[CHUNK - 1];
+    hand_state<STATE_TAKERS>(memory, packed_state);
+    const Columns e(stage.vectors[1], lane), rest(stage.vectors[2], lane);
+    const float decay = stage.vectors[1][CHUNK - 1];
 #pragma unroll
     for (int i = 0; i < 64; i++) state[i] *= decay;
     products_wait<0>();
@@ -41,20 +35,18 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
     settled(within);
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
-      const float2 r = at_columns(rest, lane, i / 4), w = at_columns(beta, lane, i / 4);
-      packed[i / 2] = pack(w.x * (r.x * across[i] + within[i]),
-                           w.y * (r.y * across[i + 1] + within[i + 1]));
-    }
-#pragma unroll
-    for (int i = 0; i < 16; i++) {
-      const float2 scale = at_columns(e, lane, i / 2);
-      packed_out[i] = pack(p.scale * scale.x * low_half(packed_out[i]),
-                           p.scale * scale.y * high_half(packed_out[i]));
+      packed[i / 2] = pack(rest[i] * across[i] + within[i], rest[i + 1] * across[i + 1] + within[i + 1]);
     }
 
     products_begin();
     multiply<4, Major::Other>(across, packed, shared_address(stage.inverse), false);  // dV^T
     products_commit();
+#pragma unroll
+    for (int i = 0; i < 32; i += 2) {
+      packed_out[i / 2] = pack(p.scale * e[i] * low_half(packed_out[i / 2]),
+                               p.scale * e[i + 1] * high_half(packed_out[i / 2]));
+    }
+    products_begin();
     multiply<4, Major::Other>(state, packed_out, shared_address(stage.q), true);
     products_commit();
     products_wait<1>();
@@ -62,14 +54,13 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
     uint32_t packed_erase[16];
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
-      const float2 scale = at_columns(e, lane, i / 4);
-      packed_erase[i / 2] = pack(-scale.x * across[i], -scale.y * across[i + 1]);
+      packed_erase[i / 2] = pack(-e[i] * across[i], -e[i + 1] * across[i + 1]);
     }
     products_begin();
     multiply<4, Major::Other>(state, packed_erase, k, true);
     products_commit();
     pack_pairs(packed, across);
-    hand_rows(memory, packed);
+    hand_rows<ROWS_TAKERS>(memory, packed);
     products_wait<0>();
     settled(state);
     release_chunk(memory, step);
@@ -84,18 +75,18 @@ __device__ __forceinline__ void reverse_scan(const Parameters& p, ScanMemory& me
     reverse_compute(p, memory, place);
     return;
   }
-  if (warp == 4) {
+  if (warp == LOADING_WARP) {
     if (threadIdx.x % 32 == 0) load_chunks(p, memory, place, p.d_out, {true, true}, true);
     return;
   }
   if (place.chunk_count == 0) return;
-  if (warp == 5) {
-    named_arrive(STATE_FREE, STATE_THREADS);
+  if (warp == STATE_WARP) {
+    named_arrive(STATE_FREE, WARPGROUP + STATE_TAKERS);
   } else {
-    named_arrive(ROWS_FREE, ROWS_THREADS);
+    named_arrive(ROWS_FREE, WARPGROUP + ROWS_TAKERS);
   }
   for (int chunk = place.chunk_count - 1; chunk >= 0; chunk--) {
-    if (warp == 5) {
+    if (warp == STATE_WARP) {
       carry_state(memory, p.d_state, place.channel, place.chunk_head(p, chunk), chunk == 0);
     } else {
       const int64_t token = place.sequence.x * p.length + place.token(chunk);

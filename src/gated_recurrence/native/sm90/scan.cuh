@@ -1,9 +1,10 @@
 // The frame of the two scans over chunks: a ring of stages filled by the copy engine, one warpgroup
-// that computes, and warps that carry its results out.
+// that computes, and warps that take its results on.
 //
-// A block owns one sequence and value head and 64 of the 128 value channels. Rows of S^T over V are
-// independent, so the state stays in the accumulators of one warpgroup, and every product whose left
-// operand comes out of the one before takes it from registers.
+// A cluster of two blocks owns one sequence and value head, each block 64 of the 128 value channels.
+// Rows of S^T over V are independent, so the state stays in the accumulators of one warpgroup, and
+// every product whose left operand comes out of the one before takes it from registers. What both
+// blocks read, each fetches half of and sends to both.
 #pragma once
 
 #include "parameters.cuh"
@@ -11,7 +12,6 @@
 
 constexpr int STAGES = 3;
 constexpr int WARPGROUP = 128;
-constexpr int SCAN_THREADS = 2 * WARPGROUP;
 constexpr int VECTOR_BYTES = 4 * CHUNK * 4;
 
 // One chunk's operands.
@@ -27,26 +27,24 @@ struct Stage {
 struct alignas(1024) ScanMemory {
   char state_out[2 * BLOCK_BYTES];
   char rows_out[BLOCK_BYTES];
+  char output[BLOCK_BYTES];  // of the forward pass
   struct alignas(1024) {
     Stage stage;
   } ring[STAGES];
   uint64_t full[STAGES], empty[STAGES];
 };
 
-// Named barriers; 0 is the whole block's.
-enum : int { STATE_FREE = 1, STATE_READY, ROWS_FREE, ROWS_READY, COMPUTING };
-constexpr int STATE_WARPS = 1, ROWS_WARPS = 2;  // after the loading warp, in the second warpgroup
-constexpr int STATE_THREADS = WARPGROUP + 32 * STATE_WARPS;
-constexpr int ROWS_THREADS = WARPGROUP + 32 * ROWS_WARPS;
+// Named barriers; 0 is the whole block's. A tile's FREE and READY join the computing warpgroup and the
+// `Takers` threads that read the tile.
+enum : int { STATE_FREE = 1, STATE_READY, ROWS_FREE, ROWS_READY, COMPUTING, OUTPUT };
 
 // The block's share of the work.
 struct Place {
   int4 sequence;  // batch, first token, tokens, first chunk
   int sequence_head, value_head, head, channel, chunk_count;
 
-  __device__ Place(const Parameters& p, int block) {
-    channel = 64 * (block % 2);
-    sequence_head = block / 2;
+  __device__ Place(const Parameters& p, int sequence_head, int rank)
+      : sequence_head(sequence_head), channel(64 * rank) {
     value_head = sequence_head % p.value_heads;
     head = value_head / (p.value_heads / p.heads);
     sequence = p.sequences[sequence_head / p.value_heads];
@@ -63,15 +61,16 @@ struct Operands {
   bool q, weights;
 };
 
-__device__ __forceinline__ void prepare_ring(ScanMemory& memory) {
+// `readers` warps of each block release a stage.
+__device__ __forceinline__ void prepare_ring(ScanMemory& memory, int readers) {
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; s++) {
       barrier_init(shared_address(&memory.full[s]), 1);
-      barrier_init(shared_address(&memory.empty[s]), WARPGROUP / 32);
+      barrier_init(shared_address(&memory.empty[s]), 2 * readers);
     }
     barrier_init_done();
   }
-  __syncthreads();
+  cluster_sync();
 }
 
 // One thread fills stages in the order that `reverse` says.
@@ -87,21 +86,23 @@ __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& mem
     const Stage& stage = memory.ring[s].stage;
     barrier_expect(full, bytes);
     const int token = place.token(chunk), batch = place.sequence.x;
-    const int chunk_head = place.chunk_head(p, chunk);
-    for (int b = 0; b < 2; b++) {
-      load_box(shared_address(stage.k) + b * BLOCK_BYTES, p.k, full, 64 * b, place.head, token,
-               batch);
-    }
+    const int chunk_head = place.chunk_head(p, chunk), rank = place.channel / 64;
+    const uint32_t half = rank * BLOCK_BYTES;
+    constexpr uint16_t both = 3;
+    load_box_for(both, shared_address(stage.k) + half, p.k, full, 64 * rank, place.head, token,
+                 batch);
     load_box(shared_address(stage.rows), rows, full, place.channel, place.value_head, token, batch);
-    load_box(shared_address(stage.inverse), p.inverse, full, 0, 0, chunk_head, 0);
     load_bytes(shared_address(stage.vectors), p.vectors + int64_t(chunk_head) * 4 * CHUNK,
                VECTOR_BYTES, full);
-    for (int b = 0; b < 2 && wanted.q; b++) {
-      load_box(shared_address(stage.q) + b * BLOCK_BYTES, p.q, full, 64 * b, place.head, token,
-               batch);
+    if (rank == 0) {
+      load_box_for(both, shared_address(stage.inverse), p.inverse, full, 0, 0, chunk_head, 0);
     }
-    if (wanted.weights) {
-      load_box(shared_address(stage.weights), p.weights, full, 0, 0, chunk_head, 0);
+    if (wanted.q) {
+      load_box_for(both, shared_address(stage.q) + half, p.q, full, 64 * rank, place.head, token,
+                   batch);
+    }
+    if (wanted.weights && rank == 1) {
+      load_box_for(both, shared_address(stage.weights), p.weights, full, 0, 0, chunk_head, 0);
     }
   }
 }
@@ -124,41 +125,62 @@ __device__ __forceinline__ Stage& await_chunk(ScanMemory& memory, int step, int 
 
 __device__ __forceinline__ void release_chunk(ScanMemory& memory, int step) {
   __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&memory.empty[step % STAGES]));
+  const int lane = threadIdx.x % 32;
+  if (lane < 2) barrier_arrive_at(shared_address(&memory.empty[step % STAGES]), lane);
 }
 
-// Two warps copy a tile of 64 tokens to rows `pitch` apart.
-__device__ __forceinline__ void carry_rows(ScanMemory& memory, __nv_bfloat16* to, int64_t pitch,
-                                           int tokens, bool last) {
-  named_sync(ROWS_READY, ROWS_THREADS);
-  const int thread = threadIdx.x % (32 * ROWS_WARPS);
+// `Threads` threads copy a tile of 64 tokens to rows `pitch` apart; `thread` is one of them.
+template <int Threads>
+__device__ __forceinline__ void copy_rows(const char* tile, __nv_bfloat16* to, int64_t pitch,
+                                          int tokens, int thread) {
 #pragma unroll
-  for (int i = 0; i < 8; i++) {
-    const int row = 8 * i + thread / 8, eighth = thread % 8;
+  for (int i = 0; i < 64 * 8 / Threads; i++) {
+    const int row = Threads / 8 * i + thread / 8, eighth = thread % 8;
     if (row < tokens) {
-      const uint4 value = *reinterpret_cast<const uint4*>(memory.rows_out + place(row, eighth));
-      *reinterpret_cast<uint4*>(to + row * pitch + 8 * eighth) = value;
+      *reinterpret_cast<uint4*>(to + row * pitch + 8 * eighth) =
+          *reinterpret_cast<const uint4*>(tile + place(row, eighth));
     }
   }
-  if (!last) named_arrive(ROWS_FREE, ROWS_THREADS);
 }
 
-// The computing warpgroup hands a transposed accumulator [channels, tokens], packed in pairs, over.
-__device__ __forceinline__ void hand_rows(ScanMemory& memory, const uint32_t (&packed)[16]) {
-  named_sync(ROWS_FREE, ROWS_THREADS);
+// Writes a transposed accumulator [channels, tokens], packed in pairs, as a tile [tokens, channels].
+__device__ __forceinline__ void store_rows(char* tile, const uint32_t (&packed)[16]) {
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
-    store_matrices_transposed(fragment_transposed(shared_address(memory.rows_out), b),
-                              packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
-                              packed[2 * b + 3]);
+    store_matrices_transposed(fragment_transposed(shared_address(tile), b), packed[2 * b],
+                              packed[2 * b + 1], packed[2 * b + 2], packed[2 * b + 3]);
   }
-  named_arrive(ROWS_READY, ROWS_THREADS);
 }
+
+template <int Takers>
+__device__ __forceinline__ void hand_rows(ScanMemory& memory, const uint32_t (&packed)[16]) {
+  named_sync(ROWS_FREE, WARPGROUP + Takers);
+  store_rows(memory.rows_out, packed);
+  fence_async();
+  named_arrive(ROWS_READY, WARPGROUP + Takers);
+}
+
+template <int Takers>
+__device__ __forceinline__ void hand_state(ScanMemory& memory, const uint32_t (&packed)[32]) {
+  named_sync(STATE_FREE, WARPGROUP + Takers);
+#pragma unroll
+  for (int b = 0; b < 16; b += 2) {
+    const uint32_t block = shared_address(memory.state_out) + b / 8 * BLOCK_BYTES;
+    store_matrices(fragment(block, b % 8), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
+                   packed[2 * b + 3]);
+  }
+  fence_async();
+  named_arrive(STATE_READY, WARPGROUP + Takers);
+}
+
+// The backward pass: what its second warpgroup's warps do.
+constexpr int STATE_WARP = 4, ROWS_WARP = 5, LOADING_WARP = 7;
+constexpr int STATE_TAKERS = 32, ROWS_TAKERS = 64;
 
 // One warp stores the state's tile [64 channels, K] of a chunk.
 __device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMap& map, int channel,
                                             int chunk_head, bool last) {
-  named_sync(STATE_READY, STATE_THREADS);
+  named_sync(STATE_READY, WARPGROUP + STATE_TAKERS);
   if (threadIdx.x % 32 == 0) {
     for (int b = 0; b < 2; b++) {
       store_box(map, shared_address(memory.state_out) + b * BLOCK_BYTES, 64 * b, channel,
@@ -168,19 +190,15 @@ __device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMa
     stores_have_read();
   }
   __syncwarp();
-  if (!last) named_arrive(STATE_FREE, STATE_THREADS);
+  if (!last) named_arrive(STATE_FREE, WARPGROUP + STATE_TAKERS);
 }
 
-__device__ __forceinline__ void hand_state(ScanMemory& memory, const uint32_t (&packed)[32]) {
-  named_sync(STATE_FREE, STATE_THREADS);
-#pragma unroll
-  for (int b = 0; b < 16; b += 2) {
-    const uint32_t block = shared_address(memory.state_out) + b / 8 * BLOCK_BYTES;
-    store_matrices(fragment(block, b % 8), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
-                   packed[2 * b + 3]);
-  }
-  fence_async();
-  named_arrive(STATE_READY, STATE_THREADS);
+// Two warps copy its tile of 64 tokens.
+__device__ __forceinline__ void carry_rows(ScanMemory& memory, __nv_bfloat16* to, int64_t pitch,
+                                           int tokens, bool last) {
+  named_sync(ROWS_READY, WARPGROUP + ROWS_TAKERS);
+  copy_rows<ROWS_TAKERS>(memory.rows_out, to, pitch, tokens, threadIdx.x - 32 * ROWS_WARP);
+  if (!last) named_arrive(ROWS_FREE, WARPGROUP + ROWS_TAKERS);
 }
 
 // A state [K, V] of float32 in memory and its transpose in an accumulator.
@@ -212,7 +230,29 @@ __device__ __forceinline__ void pack_pairs(uint32_t (&packed)[N], const float (&
   for (int i = 0; i < N; i++) packed[i] = pack(x[2 * i], x[2 * i + 1]);
 }
 
-// A per-token vector's two entries for column block b of a transposed accumulator.
-__device__ __forceinline__ float2 at_columns(const float* vector, const Lane& lane, int b) {
-  return *reinterpret_cast<const float2*>(vector + 8 * b + lane.pair);
+// A per-token vector at the columns of a transposed accumulator: two entries for each block of 8.
+struct Columns {
+  float2 x[8];
+  __device__ __forceinline__ Columns(const float* vector, const Lane& lane) {
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+      x[b] = *reinterpret_cast<const float2*>(vector + 8 * b + lane.pair);
+    }
+  }
+  // Of accumulator index i.
+  __device__ __forceinline__ float operator[](int i) const {
+    return i % 2 ? x[i / 4].y : x[i / 4].x;
+  }
+};
+
+// The block's rows of the chunk, [tokens, channels] in shared memory, in a transposed accumulator's
+// places.
+__device__ __forceinline__ void load_rows(uint32_t (&words)[16], const char* tile) {
+#pragma unroll
+  for (int b = 0; b < 8; b += 2) {
+    uint32_t four[4];
+    load_matrices_transposed(four, fragment_transposed(shared_address(tile), b));
+#pragma unroll
+    for (int x = 0; x < 4; x++) words[2 * b + x] = four[x];
+  }
 }

@@ -50,38 +50,41 @@ __device__ __forceinline__ uint32_t fragment_transposed(uint32_t block, int b) {
   return block + place(row, 2 * (threadIdx.x / 32 % 4) + matrix % 2);
 }
 
-__device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading) {
-  constexpr uint64_t swizzle_128 = uint64_t(1) << 62, eight_rows = uint64_t(1024 >> 4) << 32;
-  return swizzle_128 | eight_rows | (uint64_t(leading >> 4) << 16) | ((address & 0x3ffff) >> 4);
-}
-
-// Step `k` of 16 along K: in a tile of 64 rows whose columns are K,
-__device__ __forceinline__ uint64_t along_columns(uint32_t tile, int k) {
-  return descriptor(tile + (k / 4) * BLOCK_BYTES + (k % 4) * 32, 16);
-}
-
-// and in a tile whose rows are K (its blocks of columns 64 rows, or `block` bytes, apart).
-__device__ __forceinline__ uint64_t along_rows(uint32_t tile, int k, uint32_t block = BLOCK_BYTES) {
-  return descriptor(tile + k * 2048, block);
-}
+// The shared-memory operand of a product: the low word of its descriptor, to which a step along K adds a
+// constant. The uniform pipe that makes descriptors is slow: one addition a product, and it keeps up.
+struct Operand {
+  uint32_t low;
+  // `leading` is the distance between blocks of 64 columns where the columns are N or M.
+  __device__ __forceinline__ explicit Operand(uint32_t tile, uint32_t leading = BLOCK_BYTES)
+      : low((leading >> 4 << 16) | ((tile & 0x3ffff) >> 4)) {}
+  __device__ __forceinline__ uint64_t at(uint32_t offset) const {
+    constexpr uint64_t swizzle_128 = uint64_t(1) << 62, eight_rows = uint64_t(1024 >> 4) << 32;
+    return swizzle_128 | eight_rows | (low + (offset >> 4));
+  }
+  // Step k of 16 along K: along the columns of a tile of 64 rows, or down its rows.
+  template <Major M>
+  __device__ __forceinline__ uint64_t step(int k) const {
+    return at(M == Major::K ? (k / 4) * BLOCK_BYTES + (k % 4) * 32 : k * 2048);
+  }
+};
 
 // d (+)= A B over 16 * Steps, A in registers.
 template <int Steps, Major B, int N>
 __device__ __forceinline__ void multiply(float (&d)[N], const uint32_t* a, uint32_t b, bool keep) {
+  const Operand right(b);
 #pragma unroll
   for (int k = 0; k < Steps; k++) {
-    from_registers<B>(d, a + 4 * k, B == Major::K ? along_columns(b, k) : along_rows(b, k),
-                      keep || k > 0);
+    from_registers<B>(d, a + 4 * k, right.step<B>(k), keep || k > 0);
   }
 }
 
 // d (+)= A B over 16 * Steps, A in shared memory.
 template <int Steps, Major A, Major B, int N>
 __device__ __forceinline__ void multiply(float (&d)[N], uint32_t a, uint32_t b, bool keep) {
+  const Operand left(a), right(b);
 #pragma unroll
   for (int k = 0; k < Steps; k++) {
-    from_shared<A, B>(d, A == Major::K ? along_columns(a, k) : along_rows(a, k),
-                      B == Major::K ? along_columns(b, k) : along_rows(b, k), keep || k > 0);
+    from_shared<A, B>(d, left.step<A>(k), right.step<B>(k), keep || k > 0);
   }
 }
 
