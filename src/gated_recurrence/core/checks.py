@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -96,9 +97,23 @@ def _bounds(cu_seqlens: Tensor | None, batch: int, length: int) -> list[int]:
         raise ValueError(f"cu_seqlens packs sequences into one row, but q has batch size {batch}")
     if cu_seqlens.ndim != 1 or cu_seqlens.numel() < 2:
         raise ValueError("cu_seqlens must have one axis and at least two entries")
-    bounds = [int(bound) for bound in cu_seqlens.tolist()]
+    bounds = _read(cu_seqlens)
     if bounds[0] != 0 or bounds[-1] != length:
         raise ValueError(f"cu_seqlens must run from 0 to {length}, got {bounds[0]} to {bounds[-1]}")
     if any(after < before for before, after in itertools.pairwise(bounds)):
         raise ValueError("cu_seqlens must not decrease")
     return bounds
+
+
+# Reading a tensor on a GPU waits for all that was launched before; a layer stack passes one to every
+# layer, so what was read is kept for as long as the tensor lives unchanged.
+_seen = WeakTensorKeyDictionary()
+
+
+def _read(cu_seqlens: Tensor) -> list[int]:
+    if cu_seqlens.is_inference():  # counts no versions
+        return [int(bound) for bound in cu_seqlens.tolist()]
+    if cu_seqlens not in _seen or _seen[cu_seqlens][0] != cu_seqlens._version:
+        bounds = [int(bound) for bound in cu_seqlens.tolist()]
+        _seen[cu_seqlens] = cu_seqlens._version, bounds
+    return list(_seen[cu_seqlens][1])
