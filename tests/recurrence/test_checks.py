@@ -56,3 +56,12 @@ def test_retention_refuses_growth() -> None:
     a = arguments()
     with pytest.raises(ValueError, match="log_decay"):
         retention(a["q"], a["k"], a["v"], torch.full((4,), 0.1))
+
+
+def test_bounds_changed_in_place_are_read_again() -> None:
+    a, bounds = arguments(), torch.tensor([0, 2, 5])
+    first = gated_delta_rule(**a, cu_seqlens=bounds)[0]
+    bounds[1] = 3
+    again = gated_delta_rule(**a, cu_seqlens=bounds)[0]
+    assert not torch.equal(first, again)
+    assert torch.equal(again, gated_delta_rule(**a, cu_seqlens=torch.tensor([0, 3, 5]))[0])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -18,10 +19,13 @@ def check(
     extras: Mapping[str, tuple[Tensor, str]],
     initial_state: Tensor | None,
     cu_seqlens: Tensor | None,
+    *,
+    values: bool = True,
 ) -> list[int]:
     """Check one call and return its sequence bounds (`[0, T]` without `cu_seqlens`).
 
     `extras` maps a name to a tensor and its letters (`BTGK`: G for HV heads, H for H heads).
+    `values` false leaves out `check_values`, which reads every tensor and waits for the answer.
 
     Raises:
         TypeError: not a tensor, or a dtype outside `DTYPES`.
@@ -60,12 +64,23 @@ def check(
     if initial_state is not None:
         sequences = batch if cu_seqlens is None else len(bounds) - 1
         _shape("initial_state", initial_state, (sequences, value_heads, key, value))
-    for name, tensor in named.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"{name} holds NaN or infinity")
-    if "g" in named and bool((named["g"] > 0).any()):
-        raise ValueError("g is a log decay and must not be above zero")
+    if values:
+        check_values(named)
     return bounds
+
+
+def check_values(named: Mapping[str, Tensor | None]) -> None:
+    """Refuse what the portable path has no right answer for, by name.
+
+    Raises:
+        ValueError: NaN or infinity, or a gate `g` above zero.
+    """
+    for name, tensor in named.items():
+        if tensor is not None and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} holds NaN or infinity")
+    gate = named.get("g")
+    if gate is not None and bool((gate > 0).any()):
+        raise ValueError("g is a log decay and must not be above zero")
 
 
 def _shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
@@ -82,9 +97,23 @@ def _bounds(cu_seqlens: Tensor | None, batch: int, length: int) -> list[int]:
         raise ValueError(f"cu_seqlens packs sequences into one row, but q has batch size {batch}")
     if cu_seqlens.ndim != 1 or cu_seqlens.numel() < 2:
         raise ValueError("cu_seqlens must have one axis and at least two entries")
-    bounds = [int(bound) for bound in cu_seqlens.tolist()]
+    bounds = _read(cu_seqlens)
     if bounds[0] != 0 or bounds[-1] != length:
         raise ValueError(f"cu_seqlens must run from 0 to {length}, got {bounds[0]} to {bounds[-1]}")
     if any(after < before for before, after in itertools.pairwise(bounds)):
         raise ValueError("cu_seqlens must not decrease")
     return bounds
+
+
+# Reading a tensor on a GPU waits for all that was launched before; a layer stack passes one to every
+# layer, so what was read is kept for as long as the tensor lives unchanged.
+_seen = WeakTensorKeyDictionary()
+
+
+def _read(cu_seqlens: Tensor) -> list[int]:
+    if cu_seqlens.is_inference():  # counts no versions
+        return [int(bound) for bound in cu_seqlens.tolist()]
+    if cu_seqlens not in _seen or _seen[cu_seqlens][0] != cu_seqlens._version:
+        bounds = [int(bound) for bound in cu_seqlens.tolist()]
+        _seen[cu_seqlens] = cu_seqlens._version, bounds
+    return list(_seen[cu_seqlens][1])

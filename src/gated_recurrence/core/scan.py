@@ -20,7 +20,7 @@ def _chunks(x: Tensor | None, count: int) -> list[Tensor] | list[None]:
         return []
     short = count * CHUNK - x.shape[-2]
     # Zero rows are neutral: nothing is written and nothing decays.
-    return list(torch.nn.functional.pad(x, (0, 0, 0, short)).split(CHUNK, -2))
+    return list(torch.split(torch.nn.functional.pad(x, (0, 0, 0, short)), CHUNK, -2))
 
 
 def _operands(
@@ -44,7 +44,7 @@ def _operands(
 
 class _Scan(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         q: Tensor,
         k: Tensor,
@@ -69,7 +69,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, d_out: Tensor, d_state: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, d_out: Tensor, d_state: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, g, erase, beta, *states = ctx.saved_tensors
         scale, exclusive, rounded = ctx.settings
         operands = _operands((q, k, v, g, erase, beta), scale, exclusive, rounded)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gated_recurrence.core.checks import check
+from gated_recurrence.core.checks import check, check_values
 from gated_recurrence.core.drive import drive
+from gated_recurrence.native import dispatch
 
 __all__ = ["gated_delta_rule"]
 
@@ -28,10 +29,25 @@ def gated_delta_rule(
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
     final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
 
+    On Hopper with bfloat16 and K = V = 128 the native kernels run (the logger `gated_recurrence` says
+    which path and why). They do not read the values before they start: NaN and infinity come out as
+    NaN, at the latest from the chunk of 64 tokens that holds them, and never in another sequence.
+
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
     """
-    bounds = check(q, k, v, {"g": (g, "BTG"), "beta": (beta, "BTG")}, initial_state, cu_seqlens)
+    gates = {"g": (g, "BTG"), "beta": (beta, "BTG")}
+    bounds = check(q, k, v, gates, initial_state, cu_seqlens, values=False)
+    packed = cu_seqlens is not None
+    if dispatch.native("gated_delta_rule", q, v):
+        from gated_recurrence.native import gated_delta_rule as kernels
+
+        out, final = kernels.gated_delta_rule(
+            q, k, v, g, beta, scale=scale, initial_state=initial_state, bounds=bounds
+        )
+        return out, final if output_final_state else None
+    named = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial_state}
+    check_values(named)
     out, final = drive(
         q,
         k,
@@ -40,7 +56,7 @@ def gated_delta_rule(
         erase=k,
         beta=beta.unsqueeze(-1),
         bounds=bounds,
-        packed=cu_seqlens is not None,
+        packed=packed,
         scale=scale,
         initial_state=initial_state,
     )

@@ -1,0 +1,68 @@
+"""Whether a call runs on the native kernels; every decision is logged, once a reason."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+import torch
+from torch import Tensor
+
+from gated_recurrence.native import build
+
+log = logging.getLogger("gated_recurrence")
+
+CAPABILITY = (9, 0)
+HEAD = 128
+
+
+def refusal(
+    device: str,
+    capability: tuple[int, int] | None,
+    dtype: torch.dtype,
+    key: int,
+    value: int,
+    tokens: int,
+) -> str | None:
+    """Why these facts of a call keep it from the native kernels; None where nothing does."""
+    if device != "cuda":
+        return f"the tensors are on {device}"
+    if capability != CAPABILITY:
+        return f"the device has compute capability {capability}, not {CAPABILITY}"
+    if dtype != torch.bfloat16:
+        return f"the tensors are {dtype}, not torch.bfloat16"
+    if (key, value) != (HEAD, HEAD):
+        return f"K = {key}, V = {value}; the kernels are for {HEAD}"
+    if tokens == 0:
+        return "there are no tokens"
+    return None
+
+
+@functools.cache
+def _unbuildable() -> str | None:
+    try:
+        build.cubins()
+    except build.NoCompiler as reason:
+        return str(reason)
+    return None
+
+
+@functools.cache
+def _say(member: str, reason: str | None) -> None:
+    if reason is None:
+        log.info("%s: native sm_90a kernels", member)
+    else:
+        log.warning("%s: portable path, since %s", member, reason)
+
+
+def native(member: str, q: Tensor, v: Tensor) -> bool:
+    """Whether `member` runs on the native kernels with these (checked) tensors."""
+    kind = q.device.type
+    capability = torch.cuda.get_device_capability(q.device) if kind == "cuda" else None
+    tokens = q.shape[0] * q.shape[1]
+    reason = refusal(kind, capability, q.dtype, q.shape[-1], v.shape[-1], tokens)
+    if kind != "cuda":  # the only path there, so nothing to report
+        return False
+    reason = reason or _unbuildable()
+    _say(member, reason)
+    return reason is None

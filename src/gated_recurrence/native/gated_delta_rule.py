@@ -1,0 +1,178 @@
+"""Gated DeltaNet on Hopper: five kernels, forward two and backward three.
+
+A chunk is 64 tokens of one sequence, a chunk-head one of its value heads; workspaces are padded to
+whole chunks. `sm90/parameters.cuh` says what each field of `Parameters` is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_float, c_int, c_int64, c_void_p
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gated_recurrence.core.scan import CHUNK
+from gated_recurrence.native import driver
+from gated_recurrence.native.driver import TensorMap, copyable, launch
+from gated_recurrence.native.kernels import FORWARD, GATES, GRADIENTS, PREPARE, STATES, Kernel
+from gated_recurrence.native.plan import Plan, plan
+
+HEAD = 128
+
+ROWS = ("q", "k", "v", "d_out", "d_v")
+TILES = ("inverse", "weights", "update", "state", "d_state")
+POINTERS = (
+    *("sequences", "chunks", "g", "beta", "vectors", "inverse_out", "weights_out", "update_out"),
+    *("initial_state", "d_final_state", "final_state", "d_initial_state", "out", "d_v_out"),
+    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_log_parts", "d_end_parts", "d_g", "d_beta"),
+)
+
+
+class Parameters(ctypes.Structure):
+    """`Parameters` of sm90/parameters.cuh."""
+
+    _fields_ = (
+        *((name, TensorMap) for name in (*ROWS, *TILES)),
+        *((name, c_void_p) for name in POINTERS),
+        ("length", c_int64),
+        *((name, c_int) for name in ("heads", "value_heads", "chunk_heads", "sequence_heads")),
+        ("scale", c_float),
+        ("_padding", ctypes.c_char * 128),  # the driver copies a multiple of a map's alignment
+    )
+
+
+class _Call:
+    """The parameters of one call, and its launches on torch's current stream."""
+
+    def __init__(self, q: Tensor, v: Tensor, layout: Plan, scale: float) -> None:
+        self.device = q.device
+        self._stream = driver.enter(q.device)
+        self.chunk_heads = layout.chunks.shape[0] * v.shape[2]
+        self.sequence_heads = layout.sequences.shape[0] * v.shape[2]
+        self._fields = fields = Parameters()
+        fields.length, fields.heads, fields.value_heads = q.shape[1], q.shape[2], v.shape[2]
+        fields.chunk_heads, fields.sequence_heads = self.chunk_heads, self.sequence_heads
+        fields.scale = scale
+        self.point(sequences=layout.sequences, chunks=layout.chunks)
+
+    def point(self, **tensors: Tensor | None) -> None:
+        for name, tensor in tensors.items():
+            setattr(self._fields, name, None if tensor is None else tensor.data_ptr())
+
+    def map(self, **tensors: Tensor) -> None:
+        for name, tensor in tensors.items():
+            mapped = driver.map_rows if name in ROWS else driver.map_tiles
+            setattr(self._fields, name, mapped(tensor))
+
+    def tiles(self, rows: int, columns: int) -> Tensor:
+        shape = (self.chunk_heads, rows, columns)
+        return torch.empty(shape, dtype=torch.bfloat16, device=self.device)
+
+    def floats(self, *shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=self.device)
+
+    def resident(self, kernel: Kernel) -> int:
+        """The blocks of a kernel that the device holds at once."""
+        return kernel.blocks * driver.multiprocessors(self.device)
+
+    def launch(self, kernel: Kernel, blocks: int) -> None:
+        launch(kernel, blocks, ctypes.addressof(self._fields), self.device, self._stream)
+
+
+class _GatedDeltaRule(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        beta: Tensor,
+        initial_state: Tensor | None,
+        scale: float,
+        layout: Plan,
+    ) -> tuple[Tensor, Tensor]:
+        call = _Call(q, v, layout, scale)
+        vectors = call.floats(call.chunk_heads, 4, CHUNK)
+        inverse, weights = call.tiles(CHUNK, CHUNK), call.tiles(CHUNK, CHUNK)
+        out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
+        final = call.floats(layout.sequences.shape[0], v.shape[2], HEAD, HEAD)
+        call.map(q=q, k=k, v=v, inverse=inverse, weights=weights)
+        call.point(g=g, beta=beta, vectors=vectors, inverse_out=inverse, weights_out=weights)
+        call.point(initial_state=initial_state, final_state=final, out=out)
+        call.launch(PREPARE, call.chunk_heads)
+        call.launch(FORWARD, 2 * call.sequence_heads)
+        ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state)
+        ctx.settings = scale, layout
+        ctx.set_materialize_grads(False)
+        return out, final
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(
+        ctx: Any, d_out: Tensor | None, d_final: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        q, k, v, vectors, inverse, weights, initial_state = ctx.saved_tensors
+        call = _Call(q, v, ctx.settings[1], ctx.settings[0])
+        d_out = torch.zeros_like(v) if d_out is None else _readable(d_out)
+        d_final = None if d_final is None else d_final.contiguous()
+        update, state, d_state = (call.tiles(rows, HEAD) for rows in (CHUNK, HEAD, HEAD))
+        d_v = torch.empty(v.shape, dtype=v.dtype, device=v.device)
+        d_initial = None if initial_state is None else torch.empty_like(initial_state)
+        call.map(q=q, k=k, v=v, d_out=d_out, d_v=d_v, inverse=inverse, weights=weights)
+        call.map(update=update, state=state, d_state=d_state)
+        call.point(vectors=vectors, update_out=update, d_v_out=d_v)
+        call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
+        call.launch(STATES, 4 * call.sequence_heads)
+
+        parts, ends = call.floats(4, call.chunk_heads, CHUNK), call.floats(4, call.chunk_heads, 4)
+        d_g, d_beta = call.floats(*v.shape[:3]), call.floats(*v.shape[:3])
+        d_q, d_k = (_per_value_head(x, v) for x in (q, k))
+        wide = d_q.dtype == torch.float32
+        call.point(d_log_parts=parts, d_end_parts=ends, d_g=d_g, d_beta=d_beta)
+        call.point(**({"d_q_wide": d_q, "d_k_wide": d_k} if wide else {"d_q": d_q, "d_k": d_k}))
+        call.launch(GRADIENTS, min(2 * call.chunk_heads, call.resident(GRADIENTS)))
+        call.launch(GATES, -(-call.chunk_heads // (GATES.threads // 32)))
+        d_q, d_k = _over_group(d_q, q), _over_group(d_k, k)
+        return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None
+
+
+def _per_value_head(x: Tensor, v: Tensor) -> Tensor:
+    shape = (*v.shape[:3], x.shape[-1])
+    dtype = x.dtype if x.shape[2] == v.shape[2] else torch.float32
+    return torch.empty(shape, dtype=dtype, device=x.device)
+
+
+def _over_group(grad: Tensor, like: Tensor) -> Tensor:
+    if grad.shape == like.shape:
+        return grad
+    batch, length, heads, channels = like.shape
+    return grad.view(batch, length, heads, -1, channels).sum(3).to(like.dtype)
+
+
+def _readable(x: Tensor) -> Tensor:
+    return x if copyable(x) else x.contiguous()
+
+
+def gated_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    *,
+    scale: float | None,
+    initial_state: Tensor | None,
+    bounds: list[int],
+) -> tuple[Tensor, Tensor]:
+    """o and the final states, of arguments that `checks.check` and `dispatch` have let through."""
+    out, final = _GatedDeltaRule.apply(  # type: ignore[no-untyped-call]
+        *(_readable(x) for x in (q, k, v)),
+        *(x.float().contiguous() for x in (g, beta)),
+        None if initial_state is None else initial_state.float().contiguous(),
+        HEAD**-0.5 if scale is None else float(scale),
+        plan(q.shape[0], tuple(bounds), q.device),
+    )
+    return out, final

@@ -1,0 +1,30 @@
+"""The kernels that exist, and how each is launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function of `source`: its threads and bytes of shared memory a block, and the blocks that a
+    multiprocessor holds."""
+
+    source: str
+    name: str
+    threads: int
+    shared: int = 0
+    blocks: int = 1
+
+
+# The sources check these sizes against their own structures when they are compiled.
+SHARED = {"PREPARE": 34 * 1024, "SCANS": 204 * 1024, "GRADIENTS": 113 * 1024}
+
+PREPARE = Kernel("gdn_prepare", "gdn_prepare", 128, SHARED["PREPARE"])
+FORWARD = Kernel("gdn_scans", "gdn_forward", 384, SHARED["SCANS"])
+STATES = Kernel("gdn_scans", "gdn_states", 256, SHARED["SCANS"])
+GRADIENTS = Kernel("gdn_gradients", "gdn_gradients", 256, SHARED["GRADIENTS"], 2)
+GATES = Kernel("gdn_gradients", "gdn_gates", 256)
+
+KERNELS = (PREPARE, FORWARD, STATES, GRADIENTS, GATES)
+SOURCES = tuple(dict.fromkeys(kernel.source for kernel in KERNELS))

@@ -1,0 +1,229 @@
+// What the scans need of each chunk and depends on no other: the cumulative gate, the matrix P of
+// weights within the chunk, and the inverse A'. One block a chunk and value head.
+#include "parameters.cuh"
+#include "tile.cuh"
+
+namespace {
+
+constexpr int THREADS = 128;
+constexpr int PITCH = CHUNK + 4;  // floats; rows stay 16-byte aligned, columns spread over the banks
+constexpr int HALF = CHUNK / 2;
+// exp is exactly zero below -104, so a step this far down forgets everything; going further would
+// only cost the later sums their low bits (and -inf would make them undefined).
+constexpr float DEEPEST_GATE = -128.f;
+// Stands in for a beta of zero: its write is 5e-20 of the value's, and dbeta stays a quotient.
+constexpr float LEAST_BETA = 0x1p-64f;
+
+struct alignas(1024) Memory {
+  union {
+    struct {
+      char q[2 * BLOCK_BYTES];
+      char k[2 * BLOCK_BYTES];
+    };
+    struct {  // after the products
+      char weights[BLOCK_BYTES];
+      float matrix[CHUNK][PITCH];
+    };
+  };
+  float vectors[4][CHUNK];
+  uint64_t full;
+};
+
+__device__ void gates(const Parameters& p, Memory& memory, const int4& chunk, int value_head) {
+  if (threadIdx.x >= 32) return;
+  float g[2], beta[2];
+  for (int i = 0; i < 2; i++) {
+    const int row = 2 * threadIdx.x + i;
+    const int64_t at = (chunk.x * p.length + chunk.y + row) * p.value_heads + value_head;
+    g[i] = row < chunk.z ? p.g[at] : 0.f;
+    if (g[i] < DEEPEST_GATE) g[i] = DEEPEST_GATE;
+    beta[i] = row < chunk.z ? p.beta[at] : 0.f;
+    if (row < chunk.z && fabsf(beta[i]) < LEAST_BETA) beta[i] = copysignf(LEAST_BETA, beta[i]);
+  }
+  float sum = g[0] + g[1];
+  for (int step = 1; step < 32; step *= 2) {
+    const float before = __shfl_up_sync(0xffffffffu, sum, step);
+    if (threadIdx.x >= step) sum += before;
+  }
+  const float last = __shfl_sync(0xffffffffu, sum, 31);
+  float log_decay[2];
+  log_decay[1] = sum;
+  log_decay[0] = sum - g[1];
+  for (int i = 0; i < 2; i++) {
+    const int row = 2 * threadIdx.x + i;
+    memory.vectors[0][row] = log_decay[i];
+    memory.vectors[1][row] = expf(log_decay[i]);
+    memory.vectors[2][row] = beta[i] * expf(last - log_decay[i]);
+    memory.vectors[3][row] = beta[i];
+  }
+}
+
+// Inverts the two unit lower triangular 32 x 32 blocks on the diagonal, a warp each, a column a lane.
+__device__ void invert_diagonal(float (&matrix)[CHUNK][PITCH], int warp, int lane) {
+  const int base = HALF * warp;
+  float x[HALF];
+#pragma unroll
+  for (int i = 0; i < HALF; i++) {
+    float sum[4] = {i == lane ? 1.f : 0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+    for (int j = 0; j < i; j += 4) {
+      const float4 m = *reinterpret_cast<const float4*>(&matrix[base + i][base + j]);
+      sum[0] -= m.x * x[j];
+      if (j + 1 < i) sum[1] -= m.y * x[j + 1];
+      if (j + 2 < i) sum[2] -= m.z * x[j + 2];
+      if (j + 3 < i) sum[3] -= m.w * x[j + 3];
+    }
+    x[i] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < HALF; i++) matrix[base + i][base + lane] = x[i];
+}
+
+__device__ __forceinline__ uint32_t to_tf32(float x) {
+  uint32_t out;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(x));
+  return out;
+}
+
+// 16 x 16 of the product of two 32 x 32 blocks, by one warp. tf32 keeps eight times bfloat16's
+// precision, to which the inverse is rounded in the end.
+__device__ void block_product(const float (&matrix)[CHUNK][PITCH], int row, int inner_column,
+                              int inner_row, int column, float (&sum)[2][4]) {
+  const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
+#pragma unroll
+  for (int k = 0; k < HALF; k += 8) {
+    uint32_t a[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      a[i] = to_tf32(matrix[row + group + 8 * (i % 2)][inner_column + k + member + 4 * (i / 2)]);
+    }
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+      uint32_t b[2];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        b[i] = to_tf32(matrix[inner_row + k + member + 4 * i][column + 8 * n + group]);
+      }
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+          "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+          : "+f"(sum[n][0]), "+f"(sum[n][1]), "+f"(sum[n][2]), "+f"(sum[n][3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+  }
+}
+
+__device__ void write_block(float (&matrix)[CHUNK][PITCH], int row, int column, float sign,
+                            const float (&sum)[2][4]) {
+  const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
+#pragma unroll
+  for (int n = 0; n < 2; n++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      matrix[row + group + 8 * (i / 2)][column + 8 * n + 2 * member + i % 2] = sign * sum[n][i];
+    }
+  }
+}
+
+// The block below the diagonal of the inverse: -A22 M21 A11. M21 A11 waits in the upper right block.
+__device__ void merge(float (&matrix)[CHUNK][PITCH], int warp) {
+  const int row = 16 * (warp / 2), column = 16 * (warp % 2);
+  float inner[2][4] = {}, outer[2][4] = {};
+  block_product(matrix, HALF + row, 0, 0, column, inner);
+  write_block(matrix, row, HALF + column, 1.f, inner);
+  __syncthreads();
+  block_product(matrix, HALF + row, HALF, 0, HALF + column, outer);
+  write_block(matrix, HALF + row, column, -1.f, outer);
+}
+
+static_assert(sizeof(Memory) == SHARED_PREPARE);
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gdn_prepare(const __grid_constant__ Parameters p) {
+  extern __shared__ __align__(1024) char shared[];
+  Memory& memory = *reinterpret_cast<Memory*>(shared);
+  const int warp = warp_index();
+  const int chunk_head = blockIdx.x, value_head = chunk_head % p.value_heads;
+  const int4 chunk = p.chunks[chunk_head / p.value_heads];
+  const uint32_t full = shared_address(&memory.full);
+  const uint32_t k = shared_address(memory.k), q = shared_address(memory.q);
+  if (threadIdx.x == 0) {
+    barrier_init(full, 1);
+    barrier_init_done();
+    const int head = value_head / (p.value_heads / p.heads);
+    barrier_expect(full, 4 * BLOCK_BYTES);
+    for (int b = 0; b < 2; b++) {
+      load_box(k + b * BLOCK_BYTES, p.k, full, 64 * b, head, chunk.y, chunk.x);
+      load_box(q + b * BLOCK_BYTES, p.q, full, 64 * b, head, chunk.y, chunk.x);
+    }
+  }
+  gates(p, memory, chunk, value_head);
+  __syncthreads();
+  p.vectors[int64_t(chunk_head) * 4 * CHUNK + threadIdx.x] = memory.vectors[0][threadIdx.x];
+  p.vectors[int64_t(chunk_head) * 4 * CHUNK + THREADS + threadIdx.x] =
+      memory.vectors[2][threadIdx.x];
+  barrier_wait(full, 0);
+  if (chunk.z < CHUNK) {
+    clear_rows(memory.k, 2, chunk.z, threadIdx.x, THREADS);
+    clear_rows(memory.q, 2, chunk.z, threadIdx.x, THREADS);
+    fence_async();
+    __syncthreads();
+  }
+
+  float keys[32], weights[32];
+  products_begin();
+  multiply<8, Major::K, Major::K>(keys, k, k, false);
+  multiply<8, Major::K, Major::K>(weights, q, k, false);
+  products_commit();
+  products_wait<0>();
+  settled(keys);
+  settled(weights);
+  __syncthreads();
+
+  const Lane lane;
+  const float *log_decay = memory.vectors[0], *beta = memory.vectors[3];
+  uint32_t packed[16];
+#pragma unroll
+  for (int i = 0; i < 32; i += 2) {
+    const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
+    float weight[2], inner[2];
+#pragma unroll
+    for (int x = 0; x < 2; x++) {
+      const int j = column + x;
+      const float decay = j <= row ? __expf(log_decay[row] - log_decay[j]) : 0.f;
+      weight[x] = p.scale * decay * beta[j] * weights[i + x];
+      inner[x] = j < row ? decay * beta[j] * keys[i + x] : 0.f;
+    }
+    packed[i / 2] = pack(weight[0], weight[1]);
+    *reinterpret_cast<float2*>(&memory.matrix[row][column]) = make_float2(inner[0], inner[1]);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int b = 0; b < 8; b += 2) {
+    store_matrices(fragment(shared_address(memory.weights), b), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
+                   packed[2 * b + 3]);
+  }
+  if (warp < 2) invert_diagonal(memory.matrix, warp, threadIdx.x % 32);
+  __syncthreads();
+  merge(memory.matrix, warp);
+  __syncthreads();
+
+#pragma unroll
+  for (int i = threadIdx.x; i < CHUNK * 8; i += THREADS) {
+    const int row = i / 8, eighth = i % 8;
+    const int64_t at = (int64_t(chunk_head) * CHUNK + row) * CHUNK + 8 * eighth;
+    *reinterpret_cast<uint4*>(p.weights_out + at) =
+        *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
+    const float* x = &memory.matrix[row][8 * eighth];
+    const bool above = row < HALF && eighth >= 4;
+    uint4 words;
+    words.x = above ? 0 : pack(x[0], x[1]);
+    words.y = above ? 0 : pack(x[2], x[3]);
+    words.z = above ? 0 : pack(x[4], x[5]);
+    words.w = above ? 0 : pack(x[6], x[7]);
+    *reinterpret_cast<uint4*>(p.inverse_out + at) = words;
+  }
+}

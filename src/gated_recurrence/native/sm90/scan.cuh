@@ -1,0 +1,258 @@
+// The frame of the two scans over chunks: a ring of stages filled by the copy engine, one warpgroup
+// that computes, and warps that take its results on.
+//
+// A cluster of two blocks owns one sequence and value head, each block 64 of the 128 value channels.
+// Rows of S^T over V are independent, so the state stays in the accumulators of one warpgroup, and
+// every product whose left operand comes out of the one before takes it from registers. What both
+// blocks read, each fetches half of and sends to both.
+#pragma once
+
+#include "parameters.cuh"
+#include "tile.cuh"
+
+constexpr int STAGES = 3;
+constexpr int WARPGROUP = 128;
+constexpr int VECTOR_BYTES = 4 * CHUNK * 4;
+
+// One chunk's operands.
+struct Stage {
+  char k[2 * BLOCK_BYTES];
+  char q[2 * BLOCK_BYTES];
+  char rows[BLOCK_BYTES];  // V or dO, the block's 64 channels
+  char inverse[BLOCK_BYTES];
+  char weights[BLOCK_BYTES];
+  float vectors[4][CHUNK];
+};
+
+struct alignas(1024) ScanMemory {
+  char state_out[2 * BLOCK_BYTES];
+  char rows_out[BLOCK_BYTES];
+  char output[BLOCK_BYTES];  // of the forward pass
+  struct alignas(1024) {
+    Stage stage;
+  } ring[STAGES];
+  uint64_t full[STAGES], empty[STAGES];
+};
+
+// Named barriers; 0 is the whole block's. A tile's FREE and READY join the computing warpgroup and the
+// `Takers` threads that read the tile.
+enum : int { STATE_FREE = 1, STATE_READY, ROWS_FREE, ROWS_READY, COMPUTING, OUTPUT };
+
+// The block's share of the work.
+struct Place {
+  int4 sequence;  // batch, first token, tokens, first chunk
+  int sequence_head, value_head, head, channel, chunk_count;
+
+  __device__ Place(const Parameters& p, int sequence_head, int rank)
+      : sequence_head(sequence_head), channel(64 * rank) {
+    value_head = sequence_head % p.value_heads;
+    head = value_head / (p.value_heads / p.heads);
+    sequence = p.sequences[sequence_head / p.value_heads];
+    chunk_count = (sequence.z + CHUNK - 1) / CHUNK;
+  }
+  __device__ int token(int chunk) const { return sequence.y + chunk * CHUNK; }
+  __device__ int tokens(int chunk) const { return min(CHUNK, sequence.z - chunk * CHUNK); }
+  __device__ int chunk_head(const Parameters& p, int chunk) const {
+    return (sequence.w + chunk) * p.value_heads + value_head;
+  }
+};
+
+struct Operands {
+  bool q, weights;
+};
+
+// `readers` warps of each block release a stage.
+__device__ __forceinline__ void prepare_ring(ScanMemory& memory, int readers) {
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; s++) {
+      barrier_init(shared_address(&memory.full[s]), 1);
+      barrier_init(shared_address(&memory.empty[s]), 2 * readers);
+    }
+    barrier_init_done();
+  }
+  cluster_sync();
+}
+
+// One thread fills stages in the order that `reverse` says.
+__device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& memory,
+                                            const Place& place, const CUtensorMap& rows,
+                                            Operands wanted, bool reverse) {
+  const uint32_t bytes = BLOCK_BYTES * (4 + 2 * wanted.q + wanted.weights) + VECTOR_BYTES;
+  for (int step = 0; step < place.chunk_count; step++) {
+    const int chunk = reverse ? place.chunk_count - 1 - step : step;
+    const int s = step % STAGES, round = step / STAGES;
+    if (round > 0) barrier_wait(shared_address(&memory.empty[s]), (round - 1) & 1);
+    const uint32_t full = shared_address(&memory.full[s]);
+    const Stage& stage = memory.ring[s].stage;
+    barrier_expect(full, bytes);
+    const int token = place.token(chunk), batch = place.sequence.x;
+    const int chunk_head = place.chunk_head(p, chunk), rank = place.channel / 64;
+    const uint32_t half = rank * BLOCK_BYTES;
+    constexpr uint16_t both = 3;
+    load_box_for(both, shared_address(stage.k) + half, p.k, full, 64 * rank, place.head, token,
+                 batch);
+    load_box(shared_address(stage.rows), rows, full, place.channel, place.value_head, token, batch);
+    load_bytes(shared_address(stage.vectors), p.vectors + int64_t(chunk_head) * 4 * CHUNK,
+               VECTOR_BYTES, full);
+    if (rank == 0) {
+      load_box_for(both, shared_address(stage.inverse), p.inverse, full, 0, 0, chunk_head, 0);
+    }
+    if (wanted.q) {
+      load_box_for(both, shared_address(stage.q) + half, p.q, full, 64 * rank, place.head, token,
+                   batch);
+    }
+    if (wanted.weights && rank == 1) {
+      load_box_for(both, shared_address(stage.weights), p.weights, full, 0, 0, chunk_head, 0);
+    }
+  }
+}
+
+// The computing warpgroup's side of the ring. Rows past the sequence's end hold what follows it in
+// memory: they become zero, which neither writes nor decays.
+__device__ __forceinline__ Stage& await_chunk(ScanMemory& memory, int step, int tokens) {
+  const int s = step % STAGES;
+  barrier_wait(shared_address(&memory.full[s]), step / STAGES & 1);
+  Stage& stage = memory.ring[s].stage;
+  if (tokens < CHUNK) {
+    clear_rows(stage.k, 2, tokens, threadIdx.x, WARPGROUP);
+    clear_rows(stage.q, 2, tokens, threadIdx.x, WARPGROUP);
+    clear_rows(stage.rows, 1, tokens, threadIdx.x, WARPGROUP);
+    fence_async();
+    named_sync(COMPUTING, WARPGROUP);
+  }
+  return stage;
+}
+
+__device__ __forceinline__ void release_chunk(ScanMemory& memory, int step) {
+  __syncwarp();
+  const int lane = threadIdx.x % 32;
+  if (lane < 2) barrier_arrive_at(shared_address(&memory.empty[step % STAGES]), lane);
+}
+
+// `Threads` threads copy a tile of 64 tokens to rows `pitch` apart; `thread` is one of them.
+template <int Threads>
+__device__ __forceinline__ void copy_rows(const char* tile, __nv_bfloat16* to, int64_t pitch,
+                                          int tokens, int thread) {
+#pragma unroll
+  for (int i = 0; i < 64 * 8 / Threads; i++) {
+    const int row = Threads / 8 * i + thread / 8, eighth = thread % 8;
+    if (row < tokens) {
+      *reinterpret_cast<uint4*>(to + row * pitch + 8 * eighth) =
+          *reinterpret_cast<const uint4*>(tile + place(row, eighth));
+    }
+  }
+}
+
+// Writes a transposed accumulator [channels, tokens], packed in pairs, as a tile [tokens, channels].
+__device__ __forceinline__ void store_rows(char* tile, const uint32_t (&packed)[16]) {
+#pragma unroll
+  for (int b = 0; b < 8; b += 2) {
+    store_matrices_transposed(fragment_transposed(shared_address(tile), b), packed[2 * b],
+                              packed[2 * b + 1], packed[2 * b + 2], packed[2 * b + 3]);
+  }
+}
+
+template <int Takers>
+__device__ __forceinline__ void hand_rows(ScanMemory& memory, const uint32_t (&packed)[16]) {
+  named_sync(ROWS_FREE, WARPGROUP + Takers);
+  store_rows(memory.rows_out, packed);
+  fence_async();
+  named_arrive(ROWS_READY, WARPGROUP + Takers);
+}
+
+template <int Takers>
+__device__ __forceinline__ void hand_state(ScanMemory& memory, const uint32_t (&packed)[32]) {
+  named_sync(STATE_FREE, WARPGROUP + Takers);
+#pragma unroll
+  for (int b = 0; b < 16; b += 2) {
+    const uint32_t block = shared_address(memory.state_out) + b / 8 * BLOCK_BYTES;
+    store_matrices(fragment(block, b % 8), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
+                   packed[2 * b + 3]);
+  }
+  fence_async();
+  named_arrive(STATE_READY, WARPGROUP + Takers);
+}
+
+// The backward pass: what its second warpgroup's warps do.
+constexpr int STATE_WARP = 4, ROWS_WARP = 5, LOADING_WARP = 7;
+constexpr int STATE_TAKERS = 32, ROWS_TAKERS = 64;
+
+// One warp stores the state's tile [64 channels, K] of a chunk.
+__device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMap& map, int channel,
+                                            int chunk_head, bool last) {
+  named_sync(STATE_READY, WARPGROUP + STATE_TAKERS);
+  if (threadIdx.x % 32 == 0) {
+    for (int b = 0; b < 2; b++) {
+      store_box(map, shared_address(memory.state_out) + b * BLOCK_BYTES, 64 * b, channel,
+                chunk_head, 0);
+    }
+    stores_commit();
+    stores_have_read();
+  }
+  __syncwarp();
+  if (!last) named_arrive(STATE_FREE, WARPGROUP + STATE_TAKERS);
+}
+
+// Two warps copy its tile of 64 tokens.
+__device__ __forceinline__ void carry_rows(ScanMemory& memory, __nv_bfloat16* to, int64_t pitch,
+                                           int tokens, bool last) {
+  named_sync(ROWS_READY, WARPGROUP + ROWS_TAKERS);
+  copy_rows<ROWS_TAKERS>(memory.rows_out, to, pitch, tokens, threadIdx.x - 32 * ROWS_WARP);
+  if (!last) named_arrive(ROWS_FREE, WARPGROUP + ROWS_TAKERS);
+}
+
+// A state [K, V] of float32 in memory and its transpose in an accumulator.
+template <typename Use>
+__device__ __forceinline__ void each_state_element(const Place& place, const Lane& lane, Use use) {
+  const int64_t base = int64_t(place.sequence_head) * HEAD * HEAD + place.channel;
+#pragma unroll
+  for (int i = 0; i < 64; i++) {
+    const int key = 8 * (i / 4) + lane.pair + i % 2, channel = lane.row + 8 * (i / 2 % 2);
+    use(i, base + int64_t(key) * HEAD + channel);
+  }
+}
+
+__device__ __forceinline__ void read_state(float (&state)[64], const float* from,
+                                           const Place& place, const Lane& lane) {
+  each_state_element(place, lane,
+                     [&](int i, int64_t at) { state[i] = from == nullptr ? 0.f : from[at]; });
+}
+
+__device__ __forceinline__ void write_state(const float (&state)[64], float* to, const Place& place,
+                                            const Lane& lane) {
+  if (to == nullptr) return;
+  each_state_element(place, lane, [&](int i, int64_t at) { to[at] = state[i]; });
+}
+
+template <int N>
+__device__ __forceinline__ void pack_pairs(uint32_t (&packed)[N], const float (&x)[2 * N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) packed[i] = pack(x[2 * i], x[2 * i + 1]);
+}
+
+// A per-token vector at the columns of a transposed accumulator: two entries for each block of 8.
+struct Columns {
+  float2 x[8];
+  __device__ __forceinline__ Columns(const float* vector, const Lane& lane) {
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+      x[b] = *reinterpret_cast<const float2*>(vector + 8 * b + lane.pair);
+    }
+  }
+  // Of accumulator index i.
+  __device__ __forceinline__ float operator[](int i) const {
+    return i % 2 ? x[i / 4].y : x[i / 4].x;
+  }
+};
+
+// The block's rows of the chunk, [tokens, channels] in shared memory, in a transposed accumulator's
+// places.
+__device__ __forceinline__ void load_rows(uint32_t (&words)[16], const char* tile) {
+#pragma unroll
+  for (int b = 0; b < 8; b += 2) {
+    uint32_t four[4];
+    load_matrices_transposed(four, fragment_transposed(shared_address(tile), b));
+#pragma unroll
+    for (int x = 0; x < 4; x++) words[2 * b + x] = four[x];
+  }
+}

@@ -1,0 +1,308 @@
+"""The native kernels: what can be judged without a GPU, and on one against float64."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from gated_recurrence import gated_delta_rule
+from gated_recurrence.native import build, dispatch, plan
+
+HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+on_hopper = pytest.mark.skipif(not HOPPER, reason="needs a GPU of compute capability 9.0")
+
+# ---- without a GPU
+
+
+def test_the_cache_key_follows_sources_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "a.cu"
+    file.write_text("one")
+    key = build.cache_key([file], ("-O3",))
+    assert key == build.cache_key([file], ("-O3",))
+    assert key != build.cache_key([file], ("-O2",))
+    file.write_text("two")
+    assert key != build.cache_key([file], ("-O3",))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, None),
+        ({"device": "cpu"}, "cpu"),
+        ({"capability": (9, 9)}, "capability"),
+        ({"dtype": torch.float16}, "float16"),
+        ({"key": 64}, "K = 64"),
+        ({"value": 256}, "V = 256"),
+        ({"tokens": 0}, "no tokens"),
+    ],
+)
+def test_what_keeps_a_call_from_the_kernels(change: dict[str, object], word: str | None) -> None:
+    facts = {
+        "device": "cuda",
+        "capability": (9, 0),
+        "dtype": torch.bfloat16,
+        "key": 128,
+        "value": 128,
+        "tokens": 7,
+    }
+    reason = dispatch.refusal(**{**facts, **change})  # type: ignore[arg-type]
+    assert reason is None if word is None else word in str(reason)
+
+
+def test_a_plan_covers_every_token_once_and_counts_padded_chunks() -> None:
+    bounds = (0, 1, 1, 70, 300)
+    sequences, chunks = plan.rows(2, bounds)
+    assert [row[2] for row in sequences] == [1, 0, 69, 230] * 2
+    for batch in range(2):
+        tokens = [
+            t for b, first, count, _ in chunks if b == batch for t in range(first, first + count)
+        ]
+        assert tokens == list(range(300))
+    firsts = [row[3] for row in sequences]
+    assert firsts == [0, 1, 1, 3, 7, 8, 8, 10]
+    assert len(chunks) == 14
+
+
+def _disassembler() -> str | None:
+    found = shutil.which("cuobjdump")
+    if found is None:
+        triton = pytest.importorskip("triton")
+        bundled = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+        found = str(bundled) if bundled.exists() else None
+    return found
+
+
+@pytest.fixture(scope="module")
+def cubins() -> dict[str, Path]:
+    if build.compiler() is None:
+        pytest.skip("no nvcc here")
+    return build.cubins()
+
+
+def test_products_run_on_the_warpgroup_units_and_nothing_spills(cubins: dict[str, Path]) -> None:
+    tool = _disassembler()
+    if tool is None:
+        pytest.skip("no cuobjdump here")
+    for path in cubins.values():
+        text = subprocess.run(
+            [tool, "--dump-sass", path], capture_output=True, text=True, check=True
+        ).stdout
+        assert "HGMMA" in text
+        assert "STL" not in text
+        assert "LDL" not in text
+        # The tf32 merge of the inverse's blocks is the one product too small for a warpgroup.
+        assert ("HMMA" in text.replace("HGMMA", "")) == (path.stem == "gdn_prepare")
+
+
+def test_the_compiler_keeps_products_asynchronous(tmp_path: Path) -> None:
+    nvcc = build.compiler()
+    if nvcc is None:
+        pytest.skip("no nvcc here")
+    for source in build.SOURCES:
+        command = [nvcc, *build.FLAGS, "-Xptxas", "-v", "-o", str(tmp_path / "out.cubin")]
+        said = subprocess.run(
+            [*command, str(build.FOLDER / f"{source}.cu")],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+        # C7510 to C7519: products serialized, or waits put in where the source has none.
+        assert "(C75" not in said, said
+        assert "warning" not in said, said
+
+
+# ---- on Hopper
+
+NAMES = ("q", "k", "v", "g", "beta", "initial_state")
+# The bar is the error of the same formulas with bfloat16 operands. A whole tensor's error is an RMS
+# of thousands of roundings; a chunk's of 64 rows still scatters, and dg's and dbeta's rest on 64
+# numbers, so a chunk is held to the emulation's error or to that of the whole tensor if greater.
+BAR = 1.1
+
+
+def draw(
+    batch: int, length: int, heads: int, value_heads: int, gate: float, states: int
+) -> list[Tensor]:
+    source = torch.Generator("cuda").manual_seed(length + heads)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=source, device="cuda")
+
+    key = torch.nn.functional.normalize(normal(batch, length, heads, 128), dim=-1)
+    return [
+        normal(batch, length, heads, 128).bfloat16(),
+        key.bfloat16(),
+        normal(batch, length, value_heads, 128).bfloat16(),
+        -gate * normal(batch, length, value_heads).abs(),
+        normal(batch, length, value_heads).sigmoid(),
+        normal(states, value_heads, 128, 128),
+    ]
+
+
+def outcome(inputs: list[Tensor], bounds: list[int] | None, seed: int = 3) -> dict[str, Tensor]:
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    cu = None if bounds is None else torch.tensor(bounds, device="cuda")
+    o, final = gated_delta_rule(
+        *inputs[:5], initial_state=inputs[5], output_final_state=True, cu_seqlens=cu
+    )
+    assert final is not None
+    source = torch.Generator("cuda").manual_seed(seed)
+    cotangents = [
+        torch.randn(x.shape, generator=source, device="cuda").bfloat16().to(x.dtype)
+        for x in (o, final)
+    ]
+    gradients = torch.autograd.grad([o, final], inputs, cotangents)
+    found = {"o": o, "final": final, **dict(zip(NAMES, gradients, strict=True))}
+    return {name: x.detach() for name, x in found.items()}
+
+
+def emulated(inputs: list[Tensor], bounds: list[int] | None) -> dict[str, Tensor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "native", lambda *_: False)
+        return outcome(inputs, bounds)
+
+
+def per_chunk(x: Tensor, length: int) -> Tensor:
+    """Squared norm of each (chunk, head) of `[B, T, heads, ...]`."""
+    x = x.flatten(3).square().sum(3) if x.ndim > 3 else x.square()
+    x = torch.nn.functional.pad(x, (0, 0, 0, -length % 64))
+    return x.unflatten(1, (-1, 64)).sum(2)
+
+
+@pytest.mark.gpu
+@on_hopper
+@pytest.mark.parametrize("gate", [0.0, 0.1, 5.0])
+@pytest.mark.parametrize(
+    ("batch", "length", "heads", "value_heads", "bounds"),
+    [
+        (1, 1, 1, 1, None),
+        (1, 64, 1, 1, None),
+        (2, 200, 1, 2, None),
+        (1, 513, 2, 6, None),
+        (3, 256, 4, 4, None),
+        (1, 300, 2, 4, [0, 1, 1, 70, 300]),
+        (1, 640, 1, 1, [0, 0, 63, 127, 640, 640]),
+    ],
+)
+def test_every_output_and_gradient_is_as_near_float64_as_the_emulation(
+    batch: int, length: int, heads: int, value_heads: int, bounds: list[int] | None, gate: float
+) -> None:
+    states = batch if bounds is None else len(bounds) - 1
+    inputs = draw(batch, length, heads, value_heads, gate, states)
+    got = outcome(inputs, bounds)
+    want = emulated([x.double() for x in inputs], bounds)
+    floor = emulated(inputs, bounds)
+    failed = []
+    for name, exact in want.items():
+        error, least = got[name].double() - exact, floor[name].double() - exact
+        if not error.norm() <= BAR * least.norm():
+            failed.append(f"{name}: {float(error.norm() / least.norm()):.2f} of the emulation's")
+        if exact.ndim > 2 and exact.shape[1] == length and exact.shape[2] in (heads, value_heads):
+            ours, theirs = per_chunk(error, length), per_chunk(least, length)
+            worst = float((ours / torch.maximum(theirs, theirs.mean())).max().sqrt())
+            if not worst <= BAR:
+                failed.append(f"{name}: {worst:.2f} of the emulation's in a chunk")
+    assert not failed, failed
+
+
+@pytest.mark.gpu
+@on_hopper
+def test_a_hundred_repeats_on_two_streams_beside_a_busy_neighbour_give_the_same_bits() -> None:
+    inputs = draw(1, 1000, 2, 4, 0.1, 4)
+    bounds = [0, 130, 131, 600, 1000]
+    first = outcome(inputs, bounds)
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
+    neighbour = torch.cuda.Stream()
+    busy = torch.randn(2048, 2048, device="cuda")
+    for turn in range(100):
+        with torch.cuda.stream(neighbour):
+            busy = (busy @ busy).clamp(-1, 1)
+        with torch.cuda.stream(streams[turn % 2]):
+            again = outcome(inputs, bounds)
+            same = [torch.equal(x, y) for x, y in zip(first.values(), again.values(), strict=True)]
+        assert all(same), turn
+
+
+@pytest.mark.gpu
+@on_hopper
+def test_packed_sequences_equal_separate_calls_and_do_not_share_nan() -> None:
+    bounds = [0, 70, 200]
+    inputs = draw(1, 200, 2, 2, 0.1, 2)
+    whole = outcome(inputs, bounds)
+    for index, (first, end) in enumerate(itertools.pairwise(bounds)):
+        alone = [x[:, first:end] for x in inputs[:5]] + [inputs[5][index : index + 1]]
+        o, _ = gated_delta_rule(*alone[:5], initial_state=alone[5])
+        assert torch.equal(o, whole["o"][:, first:end])
+    inputs[2][0, 70] = torch.nan
+    spoilt = outcome(inputs, bounds)
+    for name in ("o", "q", "k", "v", "g", "beta"):
+        assert torch.equal(spoilt[name][:, :70], whole[name][:, :70]), name
+    assert spoilt["o"][:, 70:].isnan().any()
+
+
+@pytest.mark.gpu
+@on_hopper
+def test_strided_views_and_missing_gradients() -> None:
+    inputs = draw(1, 100, 2, 2, 0.1, 1)
+    wide = [torch.stack([x, x], -1)[..., 0] for x in inputs]
+    assert all(
+        torch.equal(x, y)
+        for x, y in zip(outcome(inputs, None).values(), outcome(wide, None).values(), strict=True)
+    )
+    q, k, v, g, beta, state = (x.detach().requires_grad_() for x in inputs)
+    o, final = gated_delta_rule(q, k, v, g, beta)
+    assert final is None
+    o.sum().backward()
+    assert q.grad is not None
+    assert bool(q.grad.isfinite().all())
+    _, final = gated_delta_rule(q, k, v, g, beta, initial_state=state, output_final_state=True)
+    assert final is not None
+    assert torch.autograd.grad(final.sum(), [state, v])[1].any()
+
+
+@pytest.mark.gpu
+@on_hopper
+def test_a_gate_of_minus_infinity_forgets_and_a_beta_of_zero_writes_nothing() -> None:
+    inputs = draw(1, 128, 1, 1, 0.1, 1)
+    inputs[3][0, 40] = -torch.inf
+    o, _ = gated_delta_rule(*inputs[:5], initial_state=inputs[5])
+    alone, _ = gated_delta_rule(*(x[:, 40:] for x in inputs[:5]))
+    assert bool(o.isfinite().all())
+    assert float((o[:, 40:].float() - alone.float()).norm() / alone.float().norm()) < 2.0**-6
+    inputs = draw(1, 128, 1, 1, 0.1, 1)
+    inputs[4].zero_()
+    got = outcome(inputs, None)
+    want = emulated([x.double() for x in inputs], None)
+    for name in ("o", "q", "g", "beta"):
+        error = (got[name].double() - want[name]).norm() / want[name].norm()
+        assert float(error) < 2.0**-6, name
+    assert float(got["v"].abs().max()) < 1e-15
+
+
+@pytest.mark.gpu
+@on_hopper
+def test_offsets_past_two_to_the_31() -> None:
+    length, heads = 2**18 + 100, 65  # 2**31 and more elements in q
+    q = torch.randn(1, length, heads, 128, device="cuda", dtype=torch.bfloat16)
+    k = torch.nn.functional.normalize(q, dim=-1)
+    gate = torch.full((1, length, heads), -0.05, device="cuda")
+    beta = torch.full((1, length, heads), 0.5, device="cuda")
+    bounds = torch.tensor([0, 2**18, length], device="cuda")
+    leaves = [x.requires_grad_() for x in (q, k, q.clone(), gate, beta)]
+    o, _ = gated_delta_rule(*leaves, cu_seqlens=bounds)
+    d_out = torch.ones_like(o)
+    found = torch.autograd.grad(o, leaves, d_out)
+    tail = [x[:, 2**18 :, -2:].detach().requires_grad_() for x in leaves]
+    alone, _ = gated_delta_rule(*tail)
+    assert torch.equal(o[:, 2**18 :, -2:], alone)
+    for whole, part in zip(
+        found, torch.autograd.grad(alone, tail, d_out[:, 2**18 :, -2:]), strict=True
+    ):
+        assert torch.equal(whole[:, 2**18 :, -2:], part)
