@@ -39,7 +39,8 @@ def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | No
     """
     scene = replace(docket.scene, discovery=replace(docket.scene.discovery, base=base.sizes))
     companions = {probe, base, Probe(sizes=probe.sizes), *_baselines(probe)}
-    if probe == base and scene.native is not None:
+    by_shape = gate.CONTRACT.identifier == "shape-dependent"
+    if by_shape and probe == base and scene.native is not None:
         # A failure at the base itself is a matter of shape only if the declared shape is clean.
         companions.add(scene.native)
     docket.run(companions)
