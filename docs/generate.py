@@ -1,4 +1,4 @@
-"""Writes what is generated in this folder: the gates' pages, the record's schema, the golden matrix.
+"""Writes what is generated in this folder: pages on the gates and on the records, the golden matrix.
 
     python docs/generate.py [--matrix]
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 from pathlib import Path
 
 from adjudge.contract import PARTS, Contract
@@ -46,6 +47,9 @@ def generated() -> dict[Path, str]:
     contracts = [g.CONTRACT for g in GATES]
     files = {HERE / "gates" / f"{c.identifier}.md": page(c) for c in contracts}
     files[HERE / "gates" / "README.md"] = index(contracts)
+    files[HERE / "audits" / "README.md"] = runpy.run_path(str(HERE / "audits" / "page.py"))[
+        "page"
+    ]()
     files[HERE / "verdict.schema.json"] = json.dumps(json_schema(), indent=2) + "\n"
     return files
 

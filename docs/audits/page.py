@@ -1,0 +1,79 @@
+"""The page on how often verdicts are right, from the records beside it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from adjudge.judge.selfcheck import wilson
+
+HERE = Path(__file__).resolve().parent
+#: When and on what the records were made.
+MADE = "2026-12-02, in the interpreter, x86-64, 2 cores"
+HONEST = {"reference": "the reference itself", "compiled": "`torch.compile` of the reference"}
+#: A mutant that gives the reference's own bits, or does not run, says nothing.
+VACUOUS = ("equivalent", "unbuilt")
+
+Line = dict[str, Any]
+
+
+def page() -> str:
+    fairness, audit = _read("fairness.jsonl"), _read("first-100/audit.jsonl")
+    return "\n".join(
+        [
+            "# How often it is right",
+            "",
+            f"Records of {MADE}; `benchmarks/fairness.py` and `benchmarks/audit_first.py` make them, "
+            "`docs/generate.py` makes this page.",
+            "",
+            "## Honest candidates, and planted faults",
+            "",
+            "| candidate | judged | convicted | 95% interval (Wilson) |",
+            "| --- | --- | --- | --- |",
+            *_rows(fairness),
+            "",
+            "The first 20 problems of each level of KernelBench by the hash of their names. "
+            "`benchmarks/mutants.py` plants each fault in the reference; mutants that give the "
+            "reference's own bits, or do not run, are left out. Nearly all that is missed stands in "
+            "deep networks, which ten seconds of probes do not get through.",
+            "",
+            "## Accepted kernels",
+            "",
+            *_audited(audit),
+            "",
+            "Read against their source, one by one: [first-100](first-100/README.md).",
+            "",
+        ]
+    )
+
+
+def _rows(lines: list[Line]) -> list[str]:
+    rows = []
+    kinds = [*HONEST, *sorted({line["kind"] for line in lines} - set(HONEST))]
+    for kind in kinds:
+        judged = [x for x in lines if x["kind"] == kind and x["standing"] not in VACUOUS]
+        convicted = sum("violation" in x["findings"].values() for x in judged)
+        low, high = wilson(convicted, len(judged))
+        name = HONEST.get(kind, f"{kind}, planted")
+        rows.append(f"| {name} | {len(judged)} | {convicted} | {low:.0%} to {high:.0%} |")
+    return rows
+
+
+def _audited(lines: list[Line]) -> list[str]:
+    standings = Counter(line["standing"] for line in lines)
+    gates = Counter(v["gate"] for line in lines for v in line["violations"])
+    words = ", ".join(f"{standings[name]} {name}" for name in sorted(standings))
+    return [
+        f"{len(lines)} Triton kernels that the field's test accepts, one a problem, lowest SHA-256 "
+        f"first: {words}.",
+        "",
+        "| gate | kernels convicted |",
+        "| --- | --- |",
+        *(f"| {gate} | {count} |" for gate, count in gates.most_common()),
+    ]
+
+
+def _read(name: str) -> list[Line]:
+    return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
