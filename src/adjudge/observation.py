@@ -129,6 +129,10 @@ class Observation:
     earlier_output_changed: bool = False
     #: Peak bytes allocated by the candidate beyond its inputs.
     peak_bytes: int = 0
+    #: Bytes that the candidate had allocated and not given back, after each call.
+    live_bytes: tuple[int, ...] = ()
+    #: Operations of torch that computed something in the observed run, by name.
+    library: tuple[str, ...] = ()
     stdout: str = ""
     #: Seconds inside the worker for the observed call.
     seconds: float = 0.0

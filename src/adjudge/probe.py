@@ -35,13 +35,14 @@ class Probe:
     layout: str = "contiguous"
     #: "native", or a dtype that replaces the float dtype of inputs and parameters.
     dtype: str = "native"
-    #: "seeded" as the harness builds them, or "redrawn" (identity defaults hide omissions).
+    #: "seeded" as the harness builds them, "redrawn" (identity defaults hide omissions), or "lattice"
+    #: (small integers, on which sums are exact).
     weights: str = "seeded"
     #: What memory that the candidate allocates holds before it is written: a name of FILLS.
     fill: str = "zero"
     #: What lies around inputs and allocations: a name of FILLS.
     guard: str = "zero"
-    #: Order of program instances: "serial", "reversed", "random:K" or "interleaved:K".
+    #: Order of program instances: "serial", "reversed", "random:K" or "simultaneous".
     schedule: str = "serial"
     #: Which autotune configuration is forced; -1 leaves the kernel's first.
     config: int = -1

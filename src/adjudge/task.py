@@ -55,6 +55,8 @@ class Declared:
     training: bool = False
     #: Inputs that the reference itself writes, by argument path.
     in_place: tuple[str, ...] = ()
+    #: The task demands that a kernel of the candidate's own does the work.
+    kernel: bool = False
     #: The reference is declared random (dropout in training, sampling).
     random: bool = False
 

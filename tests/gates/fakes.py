@@ -58,12 +58,37 @@ class FakeEvidence:
     skipped: Mapping[Probe, str] = field(default_factory=dict)
     moves: bool = False
     device: str = "cuda:0"
+    grade: str = "fp32"
+    #: What `below_required` gives.
+    below: Finding | None = None
+    #: Comparisons bit for bit, of probes on which every honest kernel gives the same bits.
+    owed: dict[Probe, Comparison] = field(default_factory=dict)
+    #: Comparisons in the required regime, where they differ from those in the regime held to.
+    required: dict[Probe, Comparison] = field(default_factory=dict)
+    rounding: bool = False
+    degree: int | None = 1
+    zeroed: tuple[int, int] = (0, 4)
 
     def compare(self, probe: Probe) -> Comparison:
         return self.comparisons.get(probe, WITHIN)
 
+    def compare_required(self, probe: Probe) -> Comparison:
+        return self.required.get(probe, self.compare(probe))
+
+    def compare_exact(self, probe: Probe) -> Comparison | None:
+        return self.owed.get(probe)
+
+    def rounding_explains(self, probe: Probe) -> bool:
+        return self.rounding
+
+    def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
+        return self.degree
+
+    def flushed(self, probe: Probe) -> tuple[int, int]:
+        return self.zeroed
+
     def below_required(self) -> Finding | None:
-        return None
+        return self.below
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self.moves

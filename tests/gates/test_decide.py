@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import WITHIN, WRONG, FakeEvidence, answer, output, scene
+from fakes import LAUNCH, WITHIN, WRONG, FakeEvidence, answer, output, scene
 
 from adjudge.contract import Outcome, Scope
 from adjudge.errors import UsageError
@@ -25,6 +25,7 @@ from adjudge.gates import (
 )
 from adjudge.gates.protocol import Comparison
 from adjudge.observation import AccessFault, Observation, Raised, Status
+from adjudge.task import Declared
 
 
 @pytest.fixture
@@ -36,11 +37,12 @@ def evidence() -> FakeEvidence:
 
 def clean_run(evidence: FakeEvidence, module: object) -> None:
     for probe in module.plan(evidence.scene):  # type: ignore[attr-defined]
-        evidence.put(probe, answer(1.0, 2.0))
+        evidence.put(probe, answer(1.0, 2.0, launches=(LAUNCH,)))
 
 
 @pytest.mark.parametrize("module", GATES, ids=lambda g: g.CONTRACT.identifier)
 def test_clean_runs_pass_every_gate(module: object, evidence: FakeEvidence) -> None:
+    evidence.scene = scene(task={"declared": Declared(kernel=True)})
     clean_run(evidence, module)
     assert module.decide(evidence).outcome is Outcome.PASS  # type: ignore[attr-defined]
 
@@ -213,7 +215,7 @@ def test_leaving_without_an_answer_is_tampering(evidence: FakeEvidence) -> None:
 
 
 def test_gates_are_found_by_name_with_near_matches() -> None:
-    assert gate("stale-output") is GATES[5]
+    assert gate("stale-output") is stale_output
     with pytest.raises(UsageError, match="stale-output"):
         gate("stale-outputs")
 

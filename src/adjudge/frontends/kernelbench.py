@@ -23,10 +23,12 @@ from adjudge.frontends.specs import spec_of, state_specs
 from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments, OutsideDomain
 from adjudge.symbols import discover, shrunken
-from adjudge.task import Candidate, Task, TensorSpec
+from adjudge.task import Candidate, Declared, Task, TensorSpec
 from adjudge.weights import construct
 
 _NEEDED = ("Model", *FUNCTIONS)
+#: Constant of a reference file by which its task demands a kernel of the candidate's own.
+KERNEL_DEMANDED = "REQUIRES_KERNEL"
 
 
 class KernelBenchProgram:
@@ -37,10 +39,12 @@ class KernelBenchProgram:
         self._check_names(tree, path or name)
         self._tree = ast.fix_missing_locations(OnTheJudge().visit(tree))
         self._where = path or name
-        self._model = self._executed(self._tree)["Model"]
+        namespace = self._executed(self._tree)
+        self._model = namespace["Model"]
         self._groups: dict[str, tuple[Site, ...]] = {}
         self._namespaces = lru_cache(maxsize=256)(self._namespace)
-        bare = Task(name=name, frontend="kernelbench", source=source, path=path)
+        declared = Declared(kernel=bool(namespace.get(KERNEL_DEMANDED, False)))
+        bare = Task(name=name, frontend="kernelbench", source=source, path=path, declared=declared)
         self._task = replace(bare, **self._described())
         symbols, self._groups = discover(self, sites(self._tree))
         self._task = replace(self._task, symbols=symbols)

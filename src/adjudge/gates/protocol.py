@@ -117,6 +117,34 @@ class Evidence(Protocol):
         """The device that inputs claim to be on in this runner."""
         ...
 
+    @property
+    def grade(self) -> str:
+        """The strictest precision regime that the ordinary runs meet, "none" if they meet none."""
+        ...
+
+    def compare_required(self, probe: Probe) -> Comparison:
+        """The same in the regime that the task requires, whatever the candidate's grade."""
+        ...
+
+    def compare_exact(self, probe: Probe) -> Comparison | None:
+        """The observation against the float64 answer bit for bit; None where an honest kernel might
+        round."""
+        ...
+
+    def rounding_explains(self, probe: Probe) -> bool:
+        """Whether the error, too large for the required regime, is within the loosest one."""
+        ...
+
+    def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
+        """The degree d for which the float64 answers to inputs that differ by a factor f differ by
+        f**d; None if there is none."""
+        ...
+
+    def flushed(self, probe: Probe) -> tuple[int, int]:
+        """Output elements that are zero where answer and native reference are not, though both are
+        subnormal; and how many the latter are."""
+        ...
+
     def below_required(self) -> Finding | None:
         """The violation for a precision grade below what the task requires, or None.
 

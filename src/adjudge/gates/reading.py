@@ -14,6 +14,7 @@ from math import prod
 
 from adjudge.contract import Contract, Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Evidence, Scene
+from adjudge.inputs.levels import CANCELLING, GAPS, LATTICES, SUBNORMAL, SUMS
 from adjudge.observation import Observation, Status
 from adjudge.probe import Probe
 
@@ -26,12 +27,22 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("schedule", "nondeterministic"),
     ("process", "nondeterministic"),
     ("repeat", "nondeterministic"),
+    ("config", "schedule-dependent"),
     ("special", "drops-nonfinite"),
+    ("dtype", "dtype-regime"),
     ("layout", "layout-dependent"),
     ("sizes", "shape-dependent"),
     ("distribution", "wrong-value"),
     ("weights", "wrong-value"),
 )
+#: Levels that belong to another gate than the rest of their factor.
+_LEVELS: dict[tuple[str, str], str] = {
+    **{("distribution", name): "cancellation" for name in CANCELLING},
+    **{("distribution", name): "narrow-accumulator" for name in (*LATTICES, *GAPS, *SUMS)},
+    **{("distribution", name): "flushes-subnormal" for name in SUBNORMAL},
+    ("schedule", "simultaneous"): "schedule-dependent",
+    ("weights", "lattice"): "narrow-accumulator",
+}
 
 
 class State(StrEnum):
@@ -103,7 +114,15 @@ def unusual(scene: Scene, probe: Probe) -> tuple[str, ...]:
 def owner(scene: Scene, probe: Probe) -> str:
     """The gate to which a failure of this (reduced) probe belongs."""
     names = unusual(scene, probe)
-    return next((gate for factor, gate in OWNERS if factor in names), "wrong-value")
+    return _owner_of(probe, names[0]) if names else "wrong-value"
+
+
+def _owner_of(probe: Probe, factor: str) -> str:
+    """The gate of one factor, at the level that the probe has it."""
+    if factor == "special" and probe.special.startswith("scaled:"):
+        return "scale-variant"
+    level = (factor, str(getattr(probe, factor, "")))
+    return _LEVELS.get(level) or dict(OWNERS).get(factor, "wrong-value")
 
 
 def reductions(scene: Scene, probe: Probe) -> Iterator[Probe]:
@@ -152,7 +171,15 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
     found = {
         p for p in found if not _is_metadata(evidence, p) and not _explained(evidence, p, found)
     }
-    return sorted((p for p in found if owner(evidence.scene, p) == gate), key=weight)
+    return sorted((p for p in found if _belongs(evidence, p, gate)), key=weight)
+
+
+def _belongs(evidence: Evidence, probe: Probe, gate: str) -> bool:
+    """An error that rounding explains, and that shows at other sizes only, has grown with them."""
+    found = owner(evidence.scene, probe)
+    if found == "shape-dependent" and evidence.rounding_explains(probe):
+        found = "order-bound"
+    return found == gate
 
 
 def _explained(evidence: Evidence, probe: Probe, failing: set[Probe]) -> bool:
@@ -160,14 +187,9 @@ def _explained(evidence: Evidence, probe: Probe, failing: set[Probe]) -> bool:
     factors = unusual(evidence.scene, probe)
     if len(factors) < 2:
         return False
-    gates = dict(OWNERS)
-    alone = {unusual(evidence.scene, p) for p in failing if p != probe}
-    known = {owner_of for (name,) in filter(_single, alone) if (owner_of := gates.get(name))}
-    return any(gates.get(name) in known for name in factors)
-
-
-def _single(factors: tuple[str, ...]) -> bool:
-    return len(factors) == 1
+    alone = [p for p in failing if p != probe and len(unusual(evidence.scene, p)) == 1]
+    known = {owner(evidence.scene, p) for p in alone}
+    return any(_owner_of(probe, name) in known for name in factors)
 
 
 def _is_metadata(evidence: Evidence, probe: Probe) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
 from adjudge.gates.protocol import Evidence, Scene
-from adjudge.gates.reading import broken_probes, decide_values
+from adjudge.gates.reading import decide_values
 from adjudge.inputs.levels import DISTRIBUTIONS
 from adjudge.probe import Probe
 
@@ -68,8 +68,4 @@ def _distributions(scene: Scene) -> Iterator[str]:
 
 
 def decide(evidence: Evidence) -> Finding:
-    finding = decide_values(CONTRACT, evidence, plan(evidence.scene))
-    below = evidence.below_required()
-    if below is None or broken_probes(evidence, CONTRACT.identifier):
-        return finding
-    return below
+    return decide_values(CONTRACT, evidence, plan(evidence.scene))

@@ -22,17 +22,34 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "sparse",
     "heavy-tailed",
     "sorted",
-    "alternating",
     "ties",
-    "offset",
-    "lattice",
     "zipf",
+)
+
+#: Values whose large parts cancel: a mean of 1 and of 1000 spreads, and [1, eps, -1, -eps].
+CANCELLING: tuple[str, ...] = ("offset", "offset-1000", "alternating")
+#: Integers on which float32 sums are exact in any order, and positive values of as many bits.
+LATTICES: tuple[str, ...] = ("lattice", "lattice-turned")
+GAPS: tuple[str, ...] = ("gap", "gap-turned")
+#: Integers of eight bits, or of four (whose squares have eight), in one draw and ones in the others, so
+#: that what is summed is short and sums are long.
+SUMS: tuple[str, ...] = ("sums-0", "sums-1", "sums-2", "squares-0")
+SUBNORMAL: tuple[str, ...] = ("subnormal", "subnormal-16")
+
+#: Every distribution, whichever gate asks for it.
+ALL_DISTRIBUTIONS: tuple[str, ...] = (
+    *DISTRIBUTIONS,
+    *CANCELLING,
+    *LATTICES,
+    *GAPS,
+    *SUMS,
+    *SUBNORMAL,
 )
 
 #: Distributions on which rounding errors line up, so that the generic square-root law of the envelope
 #: does not hold and a conviction needs the worst-case bound.
 STRUCTURED: frozenset[str] = frozenset(
-    {"zeros", "constant", "one-hot", "sorted", "alternating", "ties", "lattice"}
+    {"zeros", "constant", "one-hot", "sorted", "alternating", "ties", *LATTICES, *GAPS, *SUMS}
 )
 
 #: Special values written into the drawn float inputs. "@" gives the place: one element ("first",
@@ -53,6 +70,12 @@ SPECIALS: tuple[str, ...] = (
     "huge@row",
     "-zero@any",
 )
+
+#: A float input multiplied by a power of two: "scaled:24@1" is the second one times 2**24.
+SCALES: tuple[int, ...] = (24, -24)
+
+#: Float dtypes that replace the task's own.
+DTYPES: tuple[str, ...] = ("float32", "float16", "bfloat16")
 
 #: How tensors lie in memory. Every layout but "expanded" and "overlapping" keeps the values.
 LAYOUTS: tuple[str, ...] = (

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from adjudge.inputs import values
-from adjudge.inputs.levels import DISTRIBUTIONS
+from adjudge.inputs.levels import ALL_DISTRIBUTIONS
 from adjudge.inputs.philox import Stream
 
 Edit = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
@@ -28,14 +28,14 @@ class Sampler:
 
     Args:
         seed: key of the streams.
-        distribution: a name of `levels.DISTRIBUTIONS`.
+        distribution: a name of `levels.ALL_DISTRIBUTIONS`.
         edit: number of a float draw, and what to make of its values.
     """
 
     def __init__(
         self, seed: int, distribution: str = "declared", *, edit: tuple[int, Edit] | None = None
     ) -> None:
-        if distribution not in DISTRIBUTIONS:
+        if distribution not in ALL_DISTRIBUTIONS:
             raise ValueError(f"no distribution named {distribution!r}")
         self.seed = seed
         self.distribution = distribution
@@ -51,7 +51,7 @@ class Sampler:
     def floats(self, shape: Sequence[int], kind: str) -> npt.NDArray[np.float64]:
         """float64 values of `shape`; `kind` is what the author drew: "uniform" or "normal"."""
         shape = tuple(int(n) for n in shape)
-        drawn = values.floats(self._stream(), shape, kind, self.distribution)
+        drawn = values.floats(self._stream(), shape, kind, self.distribution, self.float_draws)
         if self._edit is not None and self._edit[0] == self.float_draws:
             drawn = self._edit[1](drawn)
         self.float_draws += 1

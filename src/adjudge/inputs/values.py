@@ -13,15 +13,32 @@ from adjudge.inputs.philox import Stream, exact_log
 Floats = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
 
-#: Values of the lattice: integers whose products and whose sums of up to 4096 terms stay below
-#: 2**24 only for the small ones, so that float32 is exact in any order; the odd 13-bit values need
-#: more significant bits than tf32 (11), bfloat16 (8) or float16 (11) hold.
-_LATTICE = np.array([0, 1, -1, 2, -2, 4097, -4097, 3], dtype=np.float64)
+#: Integers of 13 significant bits, more than tf32 and float16 (11) or bfloat16 (8) hold; and small ones.
+#: Products of the two, and sums of thousands of those, are exact in float32 in any order.
+_WIDE = np.array([4097, -4097, 4099, -5001, 6113, -7001], dtype=np.float64)
+_SMALL = np.array([0, 1, -1, 2, -2, 0], dtype=np.float64)
+#: Positive values of 13 bits between 1 and 2, and few small ones: products do not cancel, so that what a
+#: narrow operand or accumulator drops adds up instead.
+_WIDE_POSITIVE = 1.0 + np.array([1, 3, 5, 9, 17, 33], dtype=np.float64) * 2.0**-12
+#: Odd integers of eight bits; and of four, whose squares have eight.
+_SHORT = {
+    "sums": np.array([129, 151, 173, 199, 227, 255], dtype=np.float64),
+    "squares": np.array([9, 11, 13, 15], dtype=np.float64),
+}
+_SMALL_POSITIVE = np.array([0.0, 0.5, 1.0, 0.25])
 
 
-def floats(stream: Stream, shape: Shape, kind: str, distribution: str) -> Floats:
-    """float64 values; `kind` ("uniform", "normal") is what the author drew."""
+def floats(stream: Stream, shape: Shape, kind: str, distribution: str, number: int = 0) -> Floats:
+    """float64 values; `kind` ("uniform", "normal") is what the author drew, `number` how many float
+    draws came before."""
     count = prod(shape)
+    kind_of_sum, _, which = distribution.partition("-")
+    if kind_of_sum in _SHORT:
+        table = _SHORT[kind_of_sum] if number == int(which) else np.ones(1)
+        return _choice(table)(stream, count, shape).reshape(shape)
+    if distribution in _BY_ROLE:
+        first, tables = _BY_ROLE[distribution]
+        return _choice(tables[(number + first) % 2])(stream, count, shape).reshape(shape)
     if distribution in ("declared", "zipf"):
         drawn = stream.uniform(count) if kind == "uniform" else stream.normal(count)
         return drawn.reshape(shape)
@@ -41,6 +58,11 @@ def integers(
     if distribution == "sorted":
         drawn = np.sort(drawn)
     return drawn.reshape(shape)
+
+
+def small_integers(stream: Stream, shape: Sequence[int]) -> Floats:
+    """Values whose products with the lattice's, and sums of those, float32 holds exactly."""
+    return _choice(_SMALL)(stream, prod(shape), tuple(shape)).reshape(tuple(shape))
 
 
 def bernoulli(stream: Stream, shape: Sequence[int], p: float) -> Floats:
@@ -116,5 +138,16 @@ _SHAPES: dict[str, Callable[[Stream, int, Shape], Floats]] = {
     "alternating": _alternating,
     "ties": _choice(np.arange(-2.0, 3.0)),  # type: ignore[arg-type]
     "offset": _scaled(1.0, 100.0),
-    "lattice": _choice(_LATTICE),
+    # Subnormal in float32 and in float16.
+    "subnormal": _scaled(2.0**-132),
+    "subnormal-16": _scaled(2.0**-18),
+    "offset-1000": _scaled(1.0, 1000.0),
+}
+
+#: Distributions in which draws take turns: the factors of a product must not both be wide.
+_BY_ROLE: dict[str, tuple[int, tuple[Floats, Floats]]] = {
+    "lattice": (0, (_WIDE, _SMALL)),
+    "lattice-turned": (1, (_WIDE, _SMALL)),
+    "gap": (0, (_WIDE_POSITIVE, _SMALL_POSITIVE)),
+    "gap-turned": (1, (_WIDE_POSITIVE, _SMALL_POSITIVE)),
 }

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import torch
 
 from adjudge import arrays
-from adjudge.inputs import layouts
+from adjudge.inputs import layouts, values
 from adjudge.inputs.levels import STRUCTURED
+from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
 from adjudge.probe import Probe
@@ -55,7 +56,7 @@ class CaseBuilder:
         Raises:
             OutsideDomain: the reference, its inputs or the factor do not exist at this point.
         """
-        if probe.weights == "redrawn" and self.program.task.parameters and not self.by_name:
+        if probe.weights != "seeded" and self.program.task.parameters and not self.by_name:
             # A candidate that fills its own parameters otherwise would draw others.
             raise OutsideDomain("parameters can be redrawn only where they match by name")
         arguments = self.arguments(probe)
@@ -72,7 +73,7 @@ class CaseBuilder:
             guard=probe.guard,
             schedule=probe.schedule,
             config=probe.config,
-            record_accesses=False,
+            dtype="" if probe.dtype == "native" else probe.dtype,
             training=None,
         )
         return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
@@ -83,13 +84,17 @@ class CaseBuilder:
         def draw(sampler: Sampler) -> Arguments:
             return self.program.arguments(dict(probe.sizes), sampler)
 
-        if probe.special == "none":
+        if probe.special == "none" or is_scaled(probe):
             arguments = draw(Sampler(probe.seed, probe.distribution))
         else:
             found = with_special(draw, probe.special, probe.seed, probe.distribution)
             if found is None:
                 raise OutsideDomain("no float input can hold a special value")
             arguments = found
+        if probe.dtype != "native":
+            arguments = _retyped(arguments, arrays.torch_dtype(probe.dtype))
+        if is_scaled(probe):
+            arguments = _scaled(arguments, probe.special)
         if probe.layout in ("expanded", "overlapping"):
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
@@ -97,16 +102,25 @@ class CaseBuilder:
 
     def make(self, probe: Probe, arguments: Arguments) -> Callable[[], Callable[..., Any]]:
         """A factory of fresh references for the case."""
+        return lambda: self._reference(probe, arguments, WEIGHT_SEED)
+
+    def _reference(self, probe: Probe, arguments: Arguments, seed: int) -> Callable[..., Any]:
         redrawn = probe.weights == "redrawn"
-        return lambda: self.program.construct(arguments, seed=WEIGHT_SEED, redrawn=redrawn)
+        reference = self.program.construct(arguments, seed=seed, redrawn=redrawn)
+        if isinstance(reference, torch.nn.Module):
+            if probe.dtype != "native":
+                reference = reference.to(arrays.torch_dtype(probe.dtype))
+            if probe.weights == "lattice":
+                _put_on_lattice(reference)
+        return reference
 
     def weights(
-        self, arguments: Arguments, *, redrawn: bool, seed: int = WEIGHT_SEED
+        self, probe: Probe, arguments: Arguments, *, seed: int = WEIGHT_SEED
     ) -> Weights | None:
         """The reference's state by name, or None where weights are matched by seed or absent."""
         if not self.by_name:
             return None
-        reference = self.program.construct(arguments, seed=seed, redrawn=redrawn)
+        reference = self._reference(probe, arguments, seed)
         if not isinstance(reference, torch.nn.Module):
             return None
         return {name: arrays.to_numpy(t).copy() for name, t in reference.state_dict().items()}
@@ -114,7 +128,7 @@ class CaseBuilder:
     def _calls(
         self, probe: Probe, arguments: Arguments, images: _Images
     ) -> tuple[tuple[Call, ...], Weights | None]:
-        weights = self.weights(arguments, redrawn=probe.weights == "redrawn")
+        weights = self.weights(probe, arguments)
         if not probe.history:
             return (Call(args=images.args, kwargs=images.kwargs),), weights
         calls: list[Call] = []
@@ -126,7 +140,8 @@ class CaseBuilder:
             elif name == "parameter":
                 if weights is None:
                     raise OutsideDomain("parameters can be changed only where they match by name")
-                other = self.weights(arguments, redrawn=True, seed=WEIGHT_SEED + 1)
+                redrawn = replace(probe, weights="redrawn")
+                other = self.weights(redrawn, arguments, seed=WEIGHT_SEED + 1)
                 first, last["weights"] = other, weights
                 calls.append(Call(args=images.args, kwargs=images.kwargs))
             else:
@@ -189,9 +204,46 @@ def is_generic(probe: Probe) -> bool:
     """Whether rounding errors on this probe's values behave like independent ones."""
     return (
         probe.distribution not in STRUCTURED
-        and probe.special == "none"
+        and (probe.special == "none" or is_scaled(probe))
         and probe.layout not in ("expanded", "overlapping")
     )
+
+
+def is_scaled(probe: Probe) -> bool:
+    return probe.special.startswith("scaled:")
+
+
+def _scaled(arguments: Arguments, special: str) -> Arguments:
+    """One float input times a power of two.
+
+    Raises:
+        OutsideDomain: there is no such input.
+    """
+    power, _, which = special.removeprefix("scaled:").partition("@")
+    floats = [path for path, t in arguments.tensors() if t.is_floating_point()]
+    if int(which) >= len(floats):
+        raise OutsideDomain(f"there is no float input number {which}")
+    chosen = floats[int(which)]
+    return arguments.mapped(lambda path, x: x * 2.0 ** int(power) if path == chosen else x)
+
+
+def _retyped(arguments: Arguments, dtype: torch.dtype) -> Arguments:
+    def cast(path: str, value: Any) -> Any:
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(dtype) if is_float else value
+
+    return arguments.mapped(cast)
+
+
+def _put_on_lattice(module: torch.nn.Module) -> None:
+    """Gives every float parameter and buffer small integers, variances ones."""
+    with torch.no_grad():
+        for number, (name, tensor) in enumerate(module.state_dict().items()):
+            if name.endswith("running_var"):
+                tensor.fill_(1.0)
+            elif tensor.is_floating_point():
+                drawn = values.small_integers(Stream(WEIGHT_SEED, number), tensor.shape)
+                tensor.copy_(torch.from_numpy(drawn))
 
 
 def _keep_zeros(tied: Arguments, draws: list[Arguments]) -> None:
@@ -218,7 +270,7 @@ def _plan(tensor: torch.Tensor, probe: Probe, leaf: int) -> layouts.LayoutPlan |
 
 
 def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage:
-    values = arrays.to_numpy(tensor)
+    content = arrays.to_numpy(tensor)
     dtype = arrays.dtype_name(tensor.dtype)
     shape = tuple(tensor.shape)
     if plan is None:
@@ -228,7 +280,7 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
             strides=layouts.contiguous(shape),
             offset=0,
             storage_elements=int(np.prod(shape, dtype=np.int64)),
-            values=values,
+            values=content,
             gaps=False,
             sparse=False,
         )
@@ -238,7 +290,7 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
         strides=plan.strides,
         offset=plan.offset,
         storage_elements=plan.storage_elements,
-        values=values,
+        values=content,
         gaps=plan.gaps,
         sparse=plan.sparse,
     )

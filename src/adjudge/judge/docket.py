@@ -21,10 +21,13 @@ from adjudge.gates.reading import (
     state,
     unusual,
 )
+from adjudge.inputs.levels import SUMS
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
-from adjudge.oracle import REGIMES, Oracle
+from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
+from adjudge.oracle.compare import held_in
+from adjudge.oracle.scaling import degree
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, answer
 
@@ -186,7 +189,8 @@ class Docket:
         observation = self._observations[probe]
         key = self._key(probe)
         if key not in self._comparisons:
-            self._comparisons[key] = self._compared(probe, observation, self.regime)
+            regime = self._regime_of(probe, self.regime)
+            self._comparisons[key] = self._compared(probe, observation, regime)
         return self._comparisons[key]
 
     def confirm(self, probe: Probe) -> Comparison:
@@ -197,8 +201,45 @@ class Docket:
         key = self._key(probe)
         if key not in self._confirmed:
             self._confirmed.add(key)
-            self._comparisons[key] = self._compared(probe, observation, self.regime, confirm=True)
+            regime = self._regime_of(probe, self.regime)
+            self._comparisons[key] = self._compared(probe, observation, regime, confirm=True)
         return self._comparisons[key]
+
+    def compare_required(self, probe: Probe) -> Comparison:
+        observation = self._observations[probe]
+        regime = self._regime_of(probe, self.required)
+        return self._compared(probe, observation, regime, confirm=True)
+
+    def compare_exact(self, probe: Probe) -> Comparison | None:
+        try:
+            oracle = self.oracle(probe)
+            return oracle.compare_exact(self._observations[probe]) if oracle.owes_bits else None
+        except OutsideDomain:
+            return None
+
+    def rounding_explains(self, probe: Probe) -> bool:
+        observation = self._observations[probe]
+        if not observation.answered or self.compare(probe).outcome != "value":
+            return False
+        return self._compared(probe, observation, LOOSEST).ok
+
+    def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
+        try:
+            return degree(self.oracle(plain), self.oracle(scaled), scaled.special)
+        except OutsideDomain:
+            return None
+
+    def flushed(self, probe: Probe) -> tuple[int, int]:
+        try:
+            return self.oracle(probe).flushed(self._observations[probe])
+        except OutsideDomain:
+            return 0, 0
+
+    def _regime_of(self, probe: Probe, regime: str) -> str:
+        """What is required where the probe replaces the task's dtype follows from the new one."""
+        if probe.dtype == "native" or regime == LOOSEST != self.required:
+            return regime
+        return self.oracle(probe).required
 
     def _key(self, probe: Probe) -> tuple[Probe, tuple[str, ...], str]:
         """Probes with the same values and the same output bytes are compared once."""
@@ -251,10 +292,40 @@ class Docket:
         ranks = [REGIMES.index(g) if g in REGIMES else len(REGIMES) for g in grades]
         worst = max(ranks)
         self.grade = REGIMES[worst] if worst < len(REGIMES) else "none"
+        if self.grade != "none" and worst > REGIMES.index(self.required):
+            self.grade = self._named(probes) or self.grade
         # The grade is never widened by the reference's own error, a conviction is: only the latter
         # loosens what the rest is held to.
         if self.below_required() is not None:
             self.regime = LOOSEST
+
+    def _named(self, probes: list[Probe]) -> str:
+        """What is narrow in a candidate below the required grade: its accumulators, if it errs where
+        all that its sums read is short; else what they read. "" where no regime of that kind holds."""
+        isolating = [self._on_short_factors(name) for name in SUMS]
+        self.run(isolating)
+        for probe in isolating:
+            if not self._answers(probe) or not self._isolates(probe):
+                continue
+            if _beyond(self.compare_required(probe)):
+                held = held_in(self._observations[probe])
+                return held or self._first_of(NARROW_SUMS, probes)
+        return self._first_of(NARROW_FACTORS, probes)
+
+    def _first_of(self, kinds: tuple[str, ...], probes: list[Probe]) -> str:
+        grades = [self.oracle(p).grade(self._observations[p], kinds) for p in probes]
+        return "" if "none" in grades else max(grades, key=kinds.index)
+
+    def _on_short_factors(self, distribution: str) -> Probe:
+        by_name = bool(self.scene.task.parameters) and self.builder.by_name
+        weights = "lattice" if by_name else "seeded"
+        return replace(self.scene.ordinary, distribution=distribution, weights=weights)
+
+    def _isolates(self, probe: Probe) -> bool:
+        try:
+            return self.oracle(probe).isolates_sums
+        except OutsideDomain:
+            return False
 
     def below_required(self) -> Finding | None:
         if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
@@ -273,7 +344,7 @@ class Docket:
                 message=f"meets only {self.grade}, where the task requires {self.required}",
             )
             return Finding(
-                gate="wrong-value",
+                gate="narrow-accumulator",
                 outcome=Outcome.VIOLATION,
                 reason=violation.message,
                 scope=self._precision_scope(probe),
@@ -351,11 +422,34 @@ class View:
     def compare(self, probe: Probe) -> Comparison:
         return self._docket.compare(probe)
 
+    @property
+    def grade(self) -> str:
+        return self._docket.grade
+
+    def compare_required(self, probe: Probe) -> Comparison:
+        return self._docket.compare_required(probe)
+
+    def compare_exact(self, probe: Probe) -> Comparison | None:
+        return self._docket.compare_exact(probe)
+
+    def rounding_explains(self, probe: Probe) -> bool:
+        return self._docket.rounding_explains(probe)
+
+    def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
+        return self._docket.homogeneity(plain, scaled)
+
+    def flushed(self, probe: Probe) -> tuple[int, int]:
+        return self._docket.flushed(probe)
+
     def below_required(self) -> Finding | None:
-        return None
+        return self._docket.below_required()
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self._docket.reference_moves(probe, other)
+
+
+def _beyond(comparison: Comparison) -> bool:
+    return comparison.outcome == "value" and comparison.beyond_worst_case
 
 
 def _size(probe: Probe) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjudge.oracle.regimes import REGIMES
+from adjudge.oracle.regimes import NARROW_FACTORS, NARROW_SUMS, REGIMES
 
 if TYPE_CHECKING:
     from adjudge.oracle.evaluate import Oracle
 
-__all__ = ["REGIMES", "Oracle"]
+__all__ = ["NARROW_FACTORS", "NARROW_SUMS", "REGIMES", "Oracle"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -71,6 +72,38 @@ def equal_bits(observation: Observation, native: list[Leaf]) -> bool:
         np.ascontiguousarray(a.data).tobytes() == np.ascontiguousarray(b.data).tobytes()
         for a, b in zip(native, observation.outputs, strict=True)
     )
+
+
+def exactly(observation: Observation, exact: list[Leaf]) -> Comparison:
+    """The outputs against an answer that every honest kernel gives; zeros of either sign are one."""
+    for leaf, output in zip(exact, observation.outputs, strict=True):
+        truth, got = _wide(leaf.data), _wide(output.data)
+        wrong = truth != got
+        if wrong.any():
+            first = _first(wrong)
+            return Comparison(
+                outcome="value",
+                where=f"output{output.path}",
+                index=first,
+                expected=_shown(truth[first]),
+                got=_shown(got[first]),
+                bound="equality: float32 holds these sums in any order",
+                affected=int(wrong.sum()),
+                total=wrong.size,
+                exact=True,
+            )
+    return Comparison(outcome="equal", exact=True)
+
+
+def held_in(observation: Observation) -> str:
+    """The regime of the narrowest accumulator that holds every output as it is, "" if none does: a sum
+    that nothing was done to shows what it was kept in."""
+    for name, dtype in (("bf16xbf16", ml_dtypes.bfloat16), ("fp16xfp16", np.float16)):
+        values = [_wide(o.data) for o in observation.outputs if o.dtype == "float32"]
+        with np.errstate(over="ignore"):
+            if values and all((x == x.astype(dtype).astype(np.float64)).all() for x in values):
+                return name
+    return ""
 
 
 class Judgement:

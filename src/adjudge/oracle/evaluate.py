@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +17,17 @@ from adjudge.gates.protocol import Comparison
 from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
-from adjudge.oracle import rules
+from adjudge.oracle import exactly, rules
 from adjudge.oracle.lifted import Annihilating, Lifted, lifting
-from adjudge.oracle.regimes import BF16, FP16, REGIMES, Regime, regime
+from adjudge.oracle.regimes import (
+    BF16,
+    FP16,
+    NARROW_FACTORS,
+    NARROW_SUMS,
+    REGIMES,
+    Regime,
+    regime,
+)
 from adjudge.program import Arguments, OutsideDomain, answer
 
 Array = npt.NDArray[Any]
@@ -84,6 +92,25 @@ class Oracle:
         return leaves
 
     @cached_property
+    def owes_bits(self) -> bool:
+        """Whether every honest kernel gives the same bits on these very inputs (see `exactly`), as the
+        native reference does."""
+        wide = [t for _, t in self._wide_arguments.tensors() if t.is_floating_point()]
+        if isinstance(self._wide_reference, torch.nn.Module):
+            state = self._wide_reference.state_dict().values()
+            wide += [t for t in state if t.is_floating_point()]
+        if self.dtype is not torch.float32 or not all(map(exactly.are_integers, wide)):
+            return False
+        noise = exactly.Exactness()
+        mode = Lifted(self.dtype, noise)
+        self._lifted_run(mode)
+        same = all(
+            np.array_equal(n.data.astype(np.float64), e.data.astype(np.float64))
+            for n, e in zip(self.native, self.exact, strict=True)
+        )
+        return noise.holds and exactly.in_any_order(mode.met) and same
+
+    @cached_property
     def dtype(self) -> torch.dtype:
         """The float dtype that the reference computes in."""
         tensors = [t for _, t in self._arguments.tensors()]
@@ -146,16 +173,72 @@ class Oracle:
             self, observation, regime, widen=True, confirm=confirm, lenient=lenient
         ).verdict()
 
-    def grade(self, observation: Observation) -> str:
-        """The strictest regime whose envelope holds, "none" if none does. Never widened by the native
-        reference's own error."""
+    def compare_exact(self, observation: Observation) -> Comparison:
+        """One observation against the float64 answer, bit for bit.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        found = comparing.metadata(observation, self.native, self._structure())
+        return found or comparing.exactly(observation, self.exact)
+
+    def flushed(self, observation: Observation) -> tuple[int, int]:
+        """(elements that are zero though they should be subnormal, elements that should be): where the
+        float64 answer and the native one are both subnormal, and at least two spacings large.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        if comparing.metadata(observation, self.native, self._structure()) is not None:
+            return 0, 0
+        zero = total = 0
+        for output, native, exact in zip(observation.outputs, self.native, self.exact, strict=True):
+            if not output.dtype.startswith(("float", "bfloat")):
+                continue
+            info = torch.finfo(arrays.torch_dtype(output.dtype))
+            least = 2 * float(info.smallest_normal) * float(info.eps)
+            truth = np.abs(exact.data.astype(np.float64))
+            should = (truth >= least) & (truth < float(info.smallest_normal))
+            should &= native.data.astype(np.float64) != 0
+            zero += int((should & (output.data.astype(np.float64) == 0)).sum())
+            total += int(should.sum())
+        return zero, total
+
+    def grade(self, observation: Observation, names: tuple[str, ...] = REGIMES) -> str:
+        """The first regime whose envelope holds, "none" if none does. Never widened by the native
+        reference's own error.
+
+        Args:
+            names: the regimes that come into question, strictest first; of NARROW_FACTORS and
+                NARROW_SUMS only what they are named for.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
         if comparing.metadata(observation, self.native, self._structure()) is not None:
             return "none"
-        for name in REGIMES:
-            judgement = comparing.Judgement(self, observation, self._regime(name), widen=False)
-            if judgement.verdict().ok:
+        for name in names:
+            found = self._regime(name)
+            if names is NARROW_FACTORS:
+                found = replace(found, name=f"{name}, factors", reads_sums=True)
+            if names is NARROW_SUMS:
+                found = replace(found, name=f"{name}, sums", store=self._regime("fp32").store)
+                found = replace(found, operand=0.0)
+            verdict = comparing.Judgement(self, observation, found, widen=False).verdict()
+            # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
+            # one spread of the other.
+            fits = names is not NARROW_SUMS or verdict.rms <= 1.0 or name == names[-1]
+            if verdict.ok and fits:
                 return name
         return "none"
+
+    @cached_property
+    def isolates_sums(self) -> bool:
+        """Whether all that contractions and sums read on these inputs has few bits, so that what is lost
+        is lost in an accumulator."""
+        noise = exactly.Reading()
+        self._lifted_run(Lifted(self.dtype, noise))
+        return noise.holds and noise.reads > 0
 
     def _structure(self) -> str:
         assert self.native is not None
@@ -165,7 +248,7 @@ class Oracle:
         """The regime, not finer than the dtype the reference itself stores in."""
         found = regime(name)
         floor = {torch.float16: FP16, torch.bfloat16: BF16}.get(self.dtype, 0.0)
-        return Regime(name, max(found.store, floor), found.accumulate, found.operand)
+        return replace(found, store=max(found.store, floor))
 
     def envelope(self, found: Regime, samples: int, *, fresh: bool = False) -> list[Array]:
         """Root mean square deviation of each element over `samples` runs, one array an output.
@@ -320,13 +403,13 @@ def _with_huge(arguments: Arguments) -> Arguments | None:
 def _finite(arguments: Arguments, scale: float) -> Arguments:
     generator = torch.Generator().manual_seed(0)
 
-    def replace(path: str, item: Any) -> Any:
+    def replaced(path: str, item: Any) -> Any:
         if isinstance(item, torch.Tensor) and item.is_floating_point():
             drawn = torch.randn(item.shape, generator=generator, dtype=torch.float64) * scale
             return torch.where(item.isfinite(), item, drawn.to(item.dtype))
         return item
 
-    return arguments.mapped(replace)
+    return arguments.mapped(replaced)
 
 
 def _leaves(result: Any) -> tuple[str, list[Leaf]]:

@@ -19,6 +19,9 @@ class Regime:
     accumulate: float
     #: Unit roundoff of the operands of products; 0 where they are taken as stored.
     operand: float
+    #: Whether the terms of plain sums are cut like the operands of products: a sum may be a product with
+    #: ones.
+    reads_sums: bool = False
 
 
 _ALL = (
@@ -32,6 +35,12 @@ _ALL = (
 
 #: Strictest first. A candidate's grade is the first one whose envelope holds.
 REGIMES: tuple[str, ...] = tuple(regime.name for regime in _ALL)
+
+
+#: The same order for a candidate of which it is known whether its accumulators are narrow, or what they
+#: are fed.
+NARROW_SUMS: tuple[str, ...] = ("fp16xfp16", "bf16xbf16")
+NARROW_FACTORS: tuple[str, ...] = ("tf32", "fp16xfp32", "bf16xfp32")
 
 
 def regime(name: str) -> Regime:

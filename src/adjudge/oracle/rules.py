@@ -62,14 +62,22 @@ class Noise:
         n = max(n, 1)
         return float(n) if self.worst else sqrt(n)
 
+    def read(self, *operands: Tensor) -> None:
+        """Told of what a contraction or a sum reads."""
+
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
         return _kept(torch.addcmul(y, y, self.unit(y), value=c * self.regime.store), y)
 
-    def summed(self, y: Tensor, magnitude: Tensor, n: int) -> Tensor:
-        """`y`, a sum of n terms whose absolute values add up to `magnitude`."""
+    def summed(self, y: Tensor, magnitude: Tensor, n: int, squares: Tensor | None = None) -> Tensor:
+        """`y`, a sum of n terms whose absolute values add up to `magnitude`, and whose squares to
+        `squares` where the terms are cut to the operands' precision too."""
         size = self.regime.accumulate * self.length(n)
-        return _kept(self.stored(torch.addcmul(y, magnitude, self.unit(y), value=size)), y)
+        out = torch.addcmul(y, magnitude, self.unit(y), value=size)
+        if squares is not None:
+            root = squares.clamp(min=0).sqrt()
+            out = torch.addcmul(out, root, self.unit(y), value=2 * self.regime.operand)
+        return _kept(self.stored(out), y)
 
     def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
         size = self.regime.accumulate * self.length(n)
@@ -96,7 +104,7 @@ class Silence(Noise):
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         return y
 
-    def summed(self, y: Tensor, magnitude: Tensor, n: int) -> Tensor:
+    def summed(self, y: Tensor, magnitude: Tensor, n: int, squares: Tensor | None = None) -> Tensor:
         return y
 
     def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
@@ -111,6 +119,7 @@ def _count(x: Tensor, dims: Any) -> int:
 
 def _product(noise: Noise, op: Callable[..., Tensor], a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     n = a.shape[-1]
+    noise.read(a, b)
     squares = op(a * a, b * b) if noise.regime.operand else None
     return noise.contracted(op(a, b), op(a.abs(), b.abs()), squares, n)
 
@@ -119,6 +128,7 @@ def _convolution(noise: Noise, op: Any, x: Tensor, w: Tensor, bias: Any, *rest: 
     transposed = rest[3]
     groups = rest[5]
     taps = prod(w.shape[2:])
+    noise.read(x, w)
     n = taps * (x.shape[1] // groups if transposed else w.shape[1])
     y = op(x, w, None, *rest)
     squares = op(x * x, w * w, None, *rest) if noise.regime.operand else None
@@ -131,7 +141,9 @@ def _convolution(noise: Noise, op: Any, x: Tensor, w: Tensor, bias: Any, *rest: 
 def _sum(noise: Noise, op: Any, x: Tensor, dims: Any = None, *rest: Any, **kw: Any) -> Tensor:
     args = (dims, *rest) if dims is not None or rest else ()
     kw = {k: v for k, v in kw.items() if k != "dtype"}
-    return noise.summed(op(x, *args, **kw), op(x.abs(), *args, **kw), _count(x, dims))
+    noise.read(x)
+    squares = op(x * x, *args, **kw) if noise.regime.reads_sums else None
+    return noise.summed(op(x, *args, **kw), op(x.abs(), *args, **kw), _count(x, dims), squares)
 
 
 def _cumsum(noise: Noise, op: Any, x: Tensor, dim: int, **kw: Any) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import importlib.util
 import mmap
@@ -152,6 +153,8 @@ class _Session:
         if self._kind == "function":
             return self._entry
         built = construct(self._entry, args, kwargs, seed=header["seed"], redrawn=redrawn)
+        if header.get("dtype") and isinstance(built, torch.nn.Module):
+            built = built.to(arrays.torch_dtype(header["dtype"]))
         return self.runner.module(built) if isinstance(built, torch.nn.Module) else built
 
     def decoded(self, node: Any, shared: mmap.mmap) -> Any:
@@ -218,6 +221,8 @@ class _Session:
             "tampering": list(dict.fromkeys(tampering)),
             "faults": [asdict(f) for f in run.allocations.faults()][:100],
             "peak_bytes": run.allocations.peak_bytes,
+            "live_bytes": run.live_bytes,
+            "library": sorted(run.allocations.library)[:1000],
         }
         if log is not None:
             facts["faults"] += [asdict(f) for f in log.faults[:100]]
@@ -271,6 +276,7 @@ class _Run:
         self.phase = "construct"
         self.structure = ""
         self.digests: list[str] = []
+        self.live_bytes: list[int] = []
         self.seconds = 0.0
         self.tampering: list[str] = []
         self._built: Any = None
@@ -299,6 +305,15 @@ class _Run:
                 ]
                 self._state = {n: arrays.to_numpy(t).tobytes() for n, t in self._named_state()}
             self._call(args, kwargs, last)
+            self.live_bytes.append(self._alive())
+
+    def _alive(self) -> int:
+        """Bytes allocated and not given back. Objects that refer to each other are collected only where
+        memory seems to grow: looking for them takes longer than a call."""
+        before = self.live_bytes[-1] if self.live_bytes else 0
+        if len(self.live_bytes) > _KEPT_ALIVE and self.allocations.live_bytes > before:
+            gc.collect()
+        return self.allocations.live_bytes
 
     def _arguments(self, call: dict[str, Any], placed: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         args = self._session.decoded(call["args"], self._shared)

@@ -62,7 +62,8 @@ class RunRequest:
     guard: str = "zero"
     schedule: str = "serial"
     config: int = -1
-    record_accesses: bool = False
+    #: Float dtype that the module's parameters take after construction; "" leaves their own.
+    dtype: str = ""
     training: bool | None = None
 
 
@@ -278,7 +279,7 @@ class Worker:
             "guard": request.guard,
             "schedule": request.schedule,
             "config": request.config,
-            "record_accesses": request.record_accesses,
+            "dtype": request.dtype,
             "training": request.training,
         }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,15 +29,28 @@ def tensor_at(memory: mmap.mmap, spec: Mapping[str, Any]) -> torch.Tensor:
     return flat.as_strided(shape, strides, spec["offset"])
 
 
-def span(block: torch.Tensor, start: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
+def span(
+    block: torch.Tensor,
+    start: int,
+    nbytes: int,
+    dtype: torch.dtype,
+    released: Callable[[], object] | None = None,
+) -> torch.Tensor:
     """A flat tensor over `nbytes` of a block of bytes, with a storage of its own that begins there: what
-    lies around it is out of the reach of `as_strided`."""
+    lies around it is out of the reach of `as_strided`.
+
+    Args:
+        released: called when nothing refers to that storage any more.
+    """
     device = real_device(block)
+    # The storage holds on to what it was made from, and to nothing else.
+    source: Any = block.numpy() if device.type == "cpu" else _Span(block, start, nbytes)
+    if released is not None:
+        weakref.finalize(source, released)
     if device.type == "cuda":
-        within = torch.as_tensor(_Span(block, start, nbytes), device=device)
-        return within.view(dtype)
+        return torch.as_tensor(source, device=device).view(dtype)
     count = nbytes // torch.empty(0, dtype=dtype).element_size()
-    return torch.frombuffer(block.numpy(), dtype=dtype, count=count, offset=start)
+    return torch.frombuffer(source, dtype=dtype, count=count, offset=start)
 
 
 class _Span:
@@ -67,6 +81,15 @@ _FACTORIES = {
 }
 
 
+#: Operations that allocate, fill, move or look, and compute nothing.
+_MOVES = frozenset(
+    "empty empty_strided empty_like new_empty new_empty_strided zeros zeros_like new_zeros ones "
+    "ones_like new_ones full full_like fill_ zero_ view _unsafe_view reshape transpose t permute "
+    "expand squeeze unsqueeze slice select split alias detach clone copy_ _to_copy as_strided "
+    "contiguous is_pinned lift_fresh set_ resize_ _local_scalar_dense".split()
+)
+
+
 class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Places every factory's memory between guard zones; poison where nothing is written."""
 
@@ -75,7 +98,9 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._fill = FILL_BYTES[fill]
         self._guard = FILL_BYTES[guard]
         self._blocks: list[tuple[torch.Tensor, int, int]] = []
-        self.peak_bytes = 0
+        self.live_bytes = self.peak_bytes = 0
+        #: Operations that computed something, by name.
+        self.library: dict[str, int] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -87,6 +112,9 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        if name not in _MOVES:
+            self.library[name] = self.library.get(name, 0) + 1
         if func not in _FACTORIES or type(out) is not torch.Tensor:
             return out
         if out.layout != torch.strided or out.device.type == "meta" or not out.numel():
@@ -104,8 +132,14 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         start = GUARD + (-(block.data_ptr() + GUARD)) % ALIGN
         block[start : start + nbytes] = self._fill
         self._blocks.append((block, start, nbytes))
-        self.peak_bytes += nbytes
-        tensor = span(block, start, nbytes, out.dtype).as_strided(out.shape, out.stride())
+        self.live_bytes += nbytes
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+
+        def released() -> None:
+            self.live_bytes -= nbytes
+
+        flat = span(block, start, nbytes, out.dtype, released)
+        tensor = flat.as_strided(out.shape, out.stride())
         if value is not None:
             tensor.fill_(value)
         return tensor

@@ -75,6 +75,8 @@ class _Reply(_Strict):
     call_digests: list[str] = Field(default_factory=list, max_length=1000)
     earlier_output_changed: bool = False
     peak_bytes: int = 0
+    live_bytes: list[int] = Field(default_factory=list, max_length=1000)
+    library: list[str] = Field(default_factory=list, max_length=1000)
     seconds: float = 0.0
     notes: list[str] = Field(default_factory=list, max_length=1000)
     unsupported: bool = False
@@ -110,6 +112,8 @@ def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
             call_digests=tuple(found.call_digests),
             earlier_output_changed=found.earlier_output_changed,
             peak_bytes=found.peak_bytes,
+            live_bytes=tuple(found.live_bytes),
+            library=tuple(name[:100] for name in found.library),
             seconds=found.seconds,
             notes=tuple(text[:500] for text in found.notes),
         )

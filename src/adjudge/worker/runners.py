@@ -90,7 +90,6 @@ class Interpret:
             config=header["config"],
             fill=header["fill"],
             guard=header["guard"],
-            record_accesses=header["record_accesses"],
         )
         with memory.poisoned_heap(header["fill"]), interpreter.session(options) as log:
             yield log

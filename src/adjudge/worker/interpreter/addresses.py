@@ -55,14 +55,20 @@ def allowed(pointers: Any, mask: npt.NDArray[np.bool_], itemsize: int, kind: str
                 tensor=name,
                 offset=offset,
                 kernel=current.kernel,
-                line=_line(),
+                line=line(),
                 lanes=int(outside.sum()),
             )
         )
     return mask & inside
 
 
-def _line() -> int:
+def name_of(pointers: Any) -> str:
+    """The kernel's parameter that the pointers came from."""
+    extent = pointers.attr.get(EXTENT)
+    return extent[2] if extent is not None else ""
+
+
+def line() -> int:
     """Line of the innermost frame that is neither ours nor triton's."""
     frame = sys._getframe(1)
     while frame is not None:

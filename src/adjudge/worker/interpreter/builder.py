@@ -13,7 +13,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as stock
 
 from adjudge.worker.interpreter import arithmetic
-from adjudge.worker.interpreter.addresses import allowed, carried, pattern
+from adjudge.worker.interpreter.addresses import allowed, carried, line, name_of, pattern
 from adjudge.worker.interpreter.session import Unsupported, current
 
 Handle = stock.TensorHandle
@@ -130,6 +130,8 @@ def _masked_load(
         held = np.where(outside, pattern(current.options.guard, ptrs.data.shape, dtype), held)
     pointers = np.ascontiguousarray(ptrs.data)
     loaded = _memory.load(pointers, np.ascontiguousarray(inside), np.ascontiguousarray(held), dtype)
+    if current.recorder is not None:
+        loaded = current.recorder.loaded(pointers, inside, loaded, name_of(ptrs), line())
     return Handle(loaded, element)
 
 
@@ -152,7 +154,10 @@ def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, cache: Any, evict
     lanes = np.broadcast_to(_mask(mask), ptrs.data.shape)
     inside = allowed(ptrs, lanes, itemsize, "store")
     data = np.ascontiguousarray(np.broadcast_to(value.data, ptrs.data.shape))
-    return _memory.store(np.ascontiguousarray(ptrs.data), data, np.ascontiguousarray(inside))
+    pointers = np.ascontiguousarray(ptrs.data)
+    if current.recorder is not None:
+        current.recorder.storing(pointers, inside, data.dtype, name_of(ptrs), line())
+    return _memory.store(pointers, data, np.ascontiguousarray(inside))
 
 
 def _mask(mask: Any) -> Any:
@@ -172,6 +177,8 @@ def _atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, sco
         raise Unsupported("atomics on bfloat16")
     data = np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape))
     pointers = np.ascontiguousarray(ptr.data)
+    if current.recorder is not None:
+        current.recorder.atomic(pointers, inside, data.dtype, _orders(sem))
     adds = op == ir.ATOMIC_OP.FADD and data.dtype == np.float32
     if adds:
         # The memory's adder knows no subnormals, but hands back what was there.
@@ -188,6 +195,11 @@ def _atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, sco
     )
     old = out.data.view(kind)
     return Handle(np.where(old == 0, held, old) if adds else old, val.dtype.scalar)
+
+
+def _orders(sem: Any) -> bool:
+    """Whether an atomic orders the accesses around it."""
+    return bool(sem != ir.MEM_SEMANTIC.RELAXED)
 
 
 def _umulhi(self: Any, lhs: Any, rhs: Any) -> Any:
@@ -214,6 +226,8 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
     lanes = np.ones(ptr.data.shape, dtype=bool)
     if not allowed(ptr, lanes, val.data.dtype.itemsize, "atomic").all():
         return Handle(np.zeros_like(cmp.data), cmp.dtype.scalar)
+    if current.recorder is not None:
+        current.recorder.atomic(ptr.data, lanes, cmp.data.dtype, _orders(sem))
     return _stock_cas(self, ptr, cmp, val, sem, scope)
 
 

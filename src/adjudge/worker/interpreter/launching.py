@@ -12,6 +12,7 @@ from triton.runtime import autotuner, driver
 from triton.runtime import interpreter as stock
 from triton.runtime.errors import InterpreterError
 
+from adjudge.worker.interpreter import simultaneous
 from adjudge.worker.interpreter.addresses import EXTENT, extent_of
 from adjudge.worker.interpreter.session import Unsupported, current, order
 from adjudge.worker.launches import launch_of, run_tuned
@@ -58,14 +59,27 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
     builder = stock.interpreter_builder
     builder.set_grid_dim(*grid)
     instances = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
+
+    def run(instance: simultaneous.Instance) -> None:
+        builder.set_grid_idx(*instance)
+        self.fn(**converted)
+
     try:
-        for instance in order(instances):
-            builder.set_grid_idx(*instance)
-            self.fn(**converted)
+        if current.options.schedule == "simultaneous":
+            current.log.races += simultaneous.launch(instances, run, _report_to, kernel)
+        else:
+            for instance in order(instances):
+                run(instance)
+    except simultaneous.TooMany as error:
+        raise Unsupported("a launch that touches too much memory to be recorded") from error
     except (Unsupported, InterpreterError):
         raise
     except Exception as error:
         raise InterpreterError(repr(error)) from error
+
+
+def _report_to(recorder: simultaneous.Recorder | None) -> None:
+    current.recorder = recorder
 
 
 class _Driver:

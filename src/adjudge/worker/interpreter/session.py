@@ -6,9 +6,13 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from adjudge.observation import AccessFault, Race
 from adjudge.task import Launch
+
+if TYPE_CHECKING:
+    from adjudge.worker.interpreter.simultaneous import Recorder
 
 #: Faults kept of one run: the first tells the story, a storm of them costs time.
 MOST_FAULTS = 50
@@ -20,7 +24,8 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    #: "serial", "reversed", "random:K", or "none": launches are recorded and nothing runs.
+    #: "serial", "reversed", "random:K", "simultaneous" (no instance sees what another one writes), or
+    #: "none": launches are recorded and nothing runs.
     schedule: str = "serial"
     #: Index of the autotune configuration to run; -1 takes the first.
     config: int = -1
@@ -28,7 +33,6 @@ class Options:
     fill: str = "zero"
     #: What a load outside every tensor reads.
     guard: str = "zero"
-    record_accesses: bool = False
 
 
 @dataclass(slots=True)
@@ -50,6 +54,8 @@ class State:
     other_given: bool = False
     #: (how many configurations, which one) of the autotuner that is launching.
     tuned: tuple[int, int] = (0, -1)
+    #: Told of each access where the schedule asks for it.
+    recorder: Recorder | None = None
 
 
 current = State()
@@ -75,7 +81,7 @@ def order(instances: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     name, _, key = current.options.schedule.partition(":")
     if name == "none":
         return []
-    if name == "serial":
+    if name in ("serial", "simultaneous"):
         return instances
     if name == "reversed":
         return instances[::-1]

@@ -1,0 +1,100 @@
+"""Sums are kept, and factors are read, in the declared precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from adjudge.contract import Contract, Finding, Kind
+from adjudge.gates.protocol import Comparison, Evidence, Scene
+from adjudge.gates.reading import (
+    baseline_unusable,
+    compared_violation,
+    not_applicable,
+    passed,
+    violated,
+    weight,
+)
+from adjudge.inputs.levels import GAPS, LATTICES
+from adjudge.probe import Probe
+
+CONTRACT = Contract(
+    identifier="narrow-accumulator",
+    summary="keeps sums, or reads factors, in less precision than is required",
+    codes=("PRC-02", "C-PRC-01"),
+    kind=Kind.EXACT_OR_DERIVED,
+    scope="Tasks with float inputs.",
+    precondition="The reference answers; the candidate answers on the ordinary run.",
+    postcondition="Sums that float32 holds exactly in any order come out exactly; elsewhere no error "
+    "exceeds what some order of sums in the required regime can reach.",
+    tolerance="None on the lattice. In the gap test, the worst case over all orders, which every "
+    "narrow accumulator or operand exceeds. Else the envelope of the required regime.",
+    oracle="The reference in float64.",
+    measurement="Integers of 13 significant bits against small ones, and the reverse, parameters "
+    "drawn alike: products and sums are exact in float32, not in float16, bfloat16 or tf32. Positive "
+    "values of 13 bits, whose lost bits add up. And the precision grade of the ordinary runs.",
+    signature="A sum that differs from its exact value; the grade that is met instead.",
+)
+
+
+def plan(scene: Scene) -> Iterable[Probe]:
+    return list(_probes(scene))
+
+
+def _probes(scene: Scene) -> Iterator[Probe]:
+    if not any(spec.dtype.startswith(("float", "bfloat")) for spec in scene.task.inputs):
+        return
+    yield scene.ordinary
+    weights = "lattice" if scene.task.parameters else "seeded"
+    for name in LATTICES:
+        yield replace(scene.ordinary, distribution=name, weights=weights)
+    for name in GAPS:
+        yield replace(scene.ordinary, distribution=name)
+
+
+def decide(evidence: Evidence) -> Finding:
+    planned = list(_probes(evidence.scene))
+    if not planned:
+        return not_applicable(CONTRACT, "the task has no float input")
+    unusable = baseline_unusable(CONTRACT, evidence, evidence.scene.ordinary)
+    if unusable is not None:
+        return unusable
+    below = evidence.below_required()
+    exact = 0
+    found: dict[Probe, Comparison] = {}
+    for probe, observation in evidence.observations.items():
+        if probe.distribution not in (*LATTICES, *GAPS) or not observation.answered:
+            continue
+        on_lattice = evidence.compare_exact(probe) if probe.distribution in LATTICES else None
+        if on_lattice is not None:
+            exact += 1
+            if on_lattice.broken:
+                found[probe] = on_lattice
+        elif below is not None:
+            # Without a grade below the required one, what lies outside is another fault: values of
+            # one sign cancel in a variance.
+            beyond = evidence.compare_required(probe)
+            if beyond.outcome == "value" and beyond.beyond_worst_case:
+                found[probe] = beyond
+    if found and (below is not None or evidence.compare(evidence.scene.ordinary).ok):
+        probe = min(found, key=lambda p: (not found[p].exact, weight(p)))
+        violation = replace(
+            compared_violation(probe, evidence.observations[probe], found[probe]),
+            signature="narrow",
+            message=_words(evidence, found[probe]),
+        )
+        finding = violated(CONTRACT, evidence, violation, exact=True, probes=len(planned))
+        return replace(finding, scope=below.scope) if below is not None else finding
+    if below is not None:
+        return below
+    reason = f"{exact} runs with exact sums; the ordinary runs meet {evidence.grade}"
+    return passed(CONTRACT, reason, probes=exact + 1)
+
+
+def _words(evidence: Evidence, comparison: Comparison) -> str:
+    what = (
+        "sums that float32 holds exactly in any order come out otherwise"
+        if comparison.exact
+        else "the error is larger than any order of sums in the required precision can make"
+    )
+    return f"{what}: the precision met is {evidence.grade}"

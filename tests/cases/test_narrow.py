@@ -1,0 +1,105 @@
+"""Narrow sums and factors, each hidden in an otherwise correct operation, are named and convicted."""
+
+from __future__ import annotations
+
+import pytest
+
+from adjudge.contract import Outcome
+from adjudge.frontends import kernelbench
+from adjudge.judge.verify import Options, verify
+from adjudge.oracle import REGIMES
+from adjudge.worker.client import Zygote
+
+HELPERS = """
+import torch
+import torch.nn as nn
+
+
+def cut(x):
+    bits = (x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF
+    return bits.view(torch.float32)
+
+
+def product(a, b):
+    return a @ b
+
+
+def total(x):
+    return x.sum(dim=-1, keepdim=True)
+"""
+#: What is narrow, as replacements of the two sums.
+NARROW = {
+    "float16 sums": """
+def product(a, b):
+    out = torch.zeros(*a.shape[:-1], b.shape[-1], dtype=torch.float16)
+    for k in range(a.shape[-1]):
+        out = (out.float() + a[..., k : k + 1] * b[..., k : k + 1, :]).half()
+    return out.float()
+
+
+def total(x):
+    out = torch.zeros(*x.shape[:-1], 1, dtype=torch.float16)
+    for k in range(x.shape[-1]):
+        out = (out.float() + x[..., k : k + 1]).half()
+    return out.float()
+""",
+    "tf32 factors": """
+def product(a, b):
+    return cut(a) @ cut(b)
+
+
+def total(x):
+    return cut(x).sum(dim=-1, keepdim=True)
+""",
+}
+NARROW["bfloat16 sums"] = (
+    NARROW["float16 sums"].replace("float16", "bfloat16").replace(".half()", ".bfloat16()")
+)
+OPERATIONS = {
+    "matmul": ("a, b", "product(a, b)", "torch.randn(32, 48), torch.randn(48, 32)"),
+    "rms norm": (
+        "x",
+        "x * torch.rsqrt(total(x * x) / x.shape[-1] + 1e-6)",
+        "torch.randn(16, 96)",
+    ),
+    "attention": (
+        "q, k, v",
+        "product(torch.softmax(product(q, k.mT) / q.shape[-1] ** 0.5, dim=-1), v)",
+        "torch.randn(2, 32, 16), torch.randn(2, 32, 16), torch.randn(2, 32, 16)",
+    ),
+}
+
+
+def source(name: str, operation: str, narrow: str = "") -> str:
+    arguments, body, inputs = OPERATIONS[operation]
+    return (
+        f"{HELPERS}{narrow}\n\nclass {name}(nn.Module):\n"
+        f"    def forward(self, {arguments}):\n        return {body}\n\n\n"
+        f"def get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("what", NARROW)
+def test_it_is_named_and_convicted(zygote: Zygote, operation: str, what: str) -> None:
+    program, candidate = kernelbench.from_source(
+        source("Model", operation), source("ModelNew", operation, NARROW[what]), "narrow"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    finding = verdict.findings[1]
+    assert finding.outcome is Outcome.VIOLATION
+    assert finding.exact
+    named = {"tf32 factors": "tf32", "float16 sums": "fp16", "bfloat16 sums": "bf16"}[what]
+    assert named in verdict.grade
+    assert REGIMES.index(verdict.grade) > REGIMES.index(verdict.required)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_wide_twin_is_clean(zygote: Zygote, operation: str) -> None:
+    program, candidate = kernelbench.from_source(
+        source("Model", operation), source("ModelNew", operation), "wide"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    assert not verdict.violations
