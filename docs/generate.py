@@ -1,8 +1,10 @@
-"""Writes what is generated in this folder: pages on the gates and on the records, the golden matrix.
+"""Writes what is generated in this folder: pages on gates, contracts and records, schemas, the golden
+matrix.
 
-    python docs/generate.py [--matrix]
+    python docs/generate.py [--matrix] [--signatures]
 
-The matrix takes two minutes and is written only when asked for. The tests fail when a file is stale.
+The matrix and the signatures of the published classes are measured, which takes two minutes each, and
+are written only when asked for. The tests fail when a file is stale.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import runpy
 from pathlib import Path
 
 from adjudge.contract import PARTS, Contract
+from adjudge.contracts import classes, file, waivers
+from adjudge.contracts.promises import present, promises
 from adjudge.gates import GATES
 from adjudge.record import json_schema
 
@@ -42,6 +46,48 @@ def index(contracts: list[Contract]) -> str:
     return "\n".join(["# The gates", "", "| gate | a kernel that |", "| --- | --- |", *rows, ""])
 
 
+def class_page(name: str, measured: dict[str, classes.Signature]) -> str:
+    """One published class's page, from its contract's file."""
+    terms, gate = classes.published(name).terms, classes.carrier(name)
+    lines = [f"# {name}", "", f"{terms.summary[0].upper()}{terms.summary[1:]}.", ""]
+    for part in PARTS[1:]:
+        lines += [f"**{part.capitalize()}.** {getattr(terms, part).words}", ""]
+    for promise in promises(terms):
+        if promise.name != "measurement.gates":
+            waits = f"judged by no gate here yet: {promise.waits}" if promise.waits else ""
+            judged = "; ".join(filter(None, (promise.judged, waits)))
+            lines += [f"Declared: `{promise.name}`, {promise.words} ({judged}).", ""]
+    source = f"../../src/adjudge/contracts/published/{name}.toml"
+    lines += [f"The contract's file: [{name}.toml]({source}).", ""]
+    if not present([gate]):
+        return "\n".join([*lines, f"Waits for the gate `{gate}`, and for its pair with it.", ""])
+    folder = f"../../src/adjudge/calibration/{gate.replace('-', '_')}"
+    lines += [
+        f"Judged by [{gate}](../gates/{gate}.md), on [a conforming]({folder}/conforming.py) and "
+        f"[a violating]({folder}/violating.py) implementation.",
+        "",
+    ]
+    if name in measured:
+        found = measured[name]
+        lines += [f"Measured on the conforming one: {found.conforming}. On the violating one:", ""]
+        lines += ["| | |", "| --- | --- |"]
+        lines += [
+            f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in found.violating
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def class_index() -> str:
+    rows = [
+        f"| [{name}]({name}.md) | {classes.published(name).terms.summary} | {classes.carrier(name)}"
+        f"{'' if present([classes.carrier(name)]) else ' (not here yet)'} |"
+        for name in classes.CLASSES
+    ]
+    head = ["# The published classes", "", "| class | what it asks | gate |", "| --- | --- | --- |"]
+    return "\n".join([*head, *rows, ""])
+
+
 def generated() -> dict[Path, str]:
     """Every generated file but the matrix, and its text."""
     contracts = [g.CONTRACT for g in GATES]
@@ -50,14 +96,31 @@ def generated() -> dict[Path, str]:
     files[HERE / "audits" / "README.md"] = runpy.run_path(str(HERE / "audits" / "page.py"))[
         "page"
     ]()
-    files[HERE / "verdict.schema.json"] = json.dumps(json_schema(), indent=2) + "\n"
+    measured = classes.measured()
+    for name in classes.CLASSES:
+        files[HERE / "contracts" / f"{name}.md"] = class_page(name, measured)
+    files[HERE / "contracts" / "README.md"] = class_index()
+    for stem, schema in (
+        ("verdict", json_schema()),
+        ("contract", file.schema()),
+        ("waivers", waivers.schema()),
+    ):
+        files[HERE / f"{stem}.schema.json"] = json.dumps(schema, indent=2) + "\n"
     return files
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrix", action="store_true")
+    parser.add_argument("--signatures", action="store_true")
     options = parser.parse_args()
+    if options.signatures:
+        from adjudge.worker.client import Zygote
+
+        with Zygote.start() as zygote:
+            found = {name: classes.measure(name, zygote) for name in classes.CLASSES}
+        text = classes.to_json({name: s for name, s in found.items() if s is not None})
+        (classes.folder() / "signatures.json").write_text(text, encoding="utf-8")
     for path, text in generated().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

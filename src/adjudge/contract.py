@@ -144,6 +144,8 @@ class Finding:
     #: Probes read by this gate, and the seconds spent in its decision and shrinking.
     probes: int = 0
     seconds: float = 0.0
+    #: Why this violation is accepted, from a file of waivers; "" if it is not.
+    waived: str = ""
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.VIOLATION) != (self.violation is not None):
@@ -164,6 +166,22 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """One declaration of a contract's file, and what came of it in this verdict."""
+
+    #: The field, with its part: "scope.sizes.rows".
+    name: str
+    #: What is declared.
+    words: str
+    #: How it acts on the verdict; "" if not at all.
+    judged: str = ""
+    #: What of it no gate here judges yet.
+    waits: str = ""
+    #: Why it is declared, where the file must say so.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Everything that went into a verdict, so that someone else can have it again."""
 
@@ -178,6 +196,8 @@ class Provenance:
     isolation: tuple[str, ...]
     #: How the candidate's weights were matched to the reference's: by name, by seed, or none.
     weights: str = "none"
+    #: Digest of the contract's file; "" if there was none.
+    contract: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +214,9 @@ class Verdict:
     #: What is doubtful about the task itself (constant output, random reference, ...).
     warnings: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    #: Identifier of the contract that was declared; "" if there was none.
+    contract: str = ""
+    promises: tuple[Promise, ...] = ()
     #: Places in the candidate's source that look like a known hack. They change no standing.
     hints: tuple[Hint, ...] = ()
     #: The candidate's captured standard output and error, bounded.
@@ -207,7 +230,12 @@ class Verdict:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if f.outcome is Outcome.VIOLATION)
+        """Those that are not waived."""
+        return tuple(f for f in self.findings if f.outcome is Outcome.VIOLATION and not f.waived)
+
+    @property
+    def waived(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.waived)
 
 
 def standing_of(findings: tuple[Finding, ...], *, undecided: bool = False) -> Standing:
@@ -220,7 +248,7 @@ def standing_of(findings: tuple[Finding, ...], *, undecided: bool = False) -> St
         undecided: the candidate was run on what the task declares, and no answer came of it that
             could be judged; or the time allowed left a gate out.
     """
-    violations = [f for f in findings if f.outcome is Outcome.VIOLATION]
+    violations = [f for f in findings if f.outcome is Outcome.VIOLATION and not f.waived]
     if any(f.scope is Scope.DECLARED for f in violations):
         return Standing.VIOLATING
     if violations:
@@ -228,7 +256,7 @@ def standing_of(findings: tuple[Finding, ...], *, undecided: bool = False) -> St
     if undecided:
         return Standing.INCONCLUSIVE
     ordinary = next((f for f in findings if f.gate == "wrong-value"), None)
-    if ordinary is not None and ordinary.outcome is not Outcome.PASS:
+    if ordinary is not None and ordinary.outcome is not Outcome.PASS and not ordinary.waived:
         return Standing.INCONCLUSIVE
     if all(f.outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE) for f in findings):
         return Standing.INCONCLUSIVE

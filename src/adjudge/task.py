@@ -6,7 +6,8 @@ Nothing here imports torch. The executable reference lives behind `Program` (see
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 
@@ -43,22 +44,116 @@ class TensorSpec:
     high: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """Sizes from `low` to `high`, both within, `step` apart."""
+
+    low: int
+    high: int
+    step: int = 1
+
+    def __contains__(self, size: object) -> bool:
+        return (
+            isinstance(size, int)
+            and self.low <= size <= self.high
+            and (size - self.low) % self.step == 0
+        )
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return str(self.low)
+        return f"{self.low}..{self.high}" + (f" by {self.step}" if self.step > 1 else "")
+
+    @property
+    def last(self) -> int:
+        """The greatest size within."""
+        return self.high - (self.high - self.low) % self.step
+
+
+@dataclass(frozen=True, slots=True)
+class SizeScope:
+    """The points at which every named symbol has a size of its ranges."""
+
+    ranges: tuple[tuple[str, tuple[SizeRange, ...]], ...] = ()
+
+    def __contains__(self, sizes: object) -> bool:
+        assert isinstance(sizes, tuple)
+        held = dict(sizes)
+        return all(
+            any(held.get(name) in allowed for allowed in ranges) for name, ranges in self.ranges
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedRefusal:
+    """An error that may be raised instead of an answer."""
+
+    exception: str
+    #: Regular expression, searched in the message.
+    message: str = ""
+    sizes: SizeScope = SizeScope()
+    #: Under these layouts only; under all if empty.
+    layouts: tuple[str, ...] = ()
+
+    def covers(
+        self, exception: str, message: str, sizes: tuple[tuple[str, int], ...], layout: str
+    ) -> bool:
+        return (
+            exception.rpartition(".")[2] == self.exception
+            and re.search(self.message, message) is not None
+            and sizes in self.sizes
+            and (not self.layouts or layout in self.layouts)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LooserTolerance:
+    """What is accepted of one output beyond the derived bound: atol + rtol * |truth|, or, of values
+    stored in few bits, `steps` representable values to either side."""
+
+    #: Path in the returned structure: "" for a bare tensor.
+    path: str
+    reason: str
+    atol: float = 0.0
+    rtol: float = 0.0
+    steps: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """What the task's author promises to use: the declared scope."""
 
-    #: Native sizes are declared; every other size is extended, unless listed.
-    sizes: tuple[tuple[tuple[str, int], ...], ...] = ()
+    #: Native sizes are declared; every other size is extended, unless it is in here.
+    sizes: Container[tuple[tuple[str, int], ...]] = ()
+    #: Float dtypes beside the native one.
     dtypes: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ("contiguous",)
+    #: "as-drawn" by the reference's own input functions, every "finite" one, or "any".
+    values: str = "as-drawn"
+    #: (argument path, least, greatest): a probe with a value beyond is extended.
+    ranges: tuple[tuple[str, float, float], ...] = ()
     #: Precision regime required; "" derives it (see `oracle.regimes`).
     regime: str = ""
+    #: Gradients are promised, and parameters may change between calls.
     training: bool = False
-    #: Inputs that the reference itself writes, by argument path.
+    #: Inputs and state that may be written over, by path or name.
     in_place: tuple[str, ...] = ()
     #: The task demands that a kernel of the candidate's own does the work.
     kernel: bool = False
+    #: Keyword arguments through which the caller gives the memory of the outputs.
+    destinations: tuple[str, ...] = ()
     #: The reference is declared random (dropout in training, sampling).
     random: bool = False
+    #: A row alone has the bits that it has in a batch.
+    batch_invariant: bool = False
+    #: "bitwise" whatever the reference does, "envelope", or "": wherever the reference's bits repeat.
+    determinism: str = ""
+    #: "keep", "flush", "either", or "" where nothing is declared.
+    subnormals: str = ""
+    #: "propagate", or "unspecified": nothing is promised for inputs that hold NaN or infinities.
+    nonfinite: str = "propagate"
+    refusals: tuple[AllowedRefusal, ...] = ()
+    looser: tuple[LooserTolerance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

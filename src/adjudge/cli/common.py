@@ -13,17 +13,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from adjudge.contract import Verdict
+    from adjudge.contracts.file import ContractFile
+    from adjudge.contracts.waivers import Waivers
 
 Isolation = Literal["full", "none"]
 RunnerName = Literal["interpret", "cuda"]
+ScopeName = Literal["declared", "extended"]
 Advance = Callable[[str, int, int], None]
 
 #: Name of the reference that is taken when none is given: the file beside the candidate.
 REFERENCE = "reference.py"
 
 
-def reference_of(candidate: Path, reference: Path | None) -> Path:
-    """The given reference, or the one beside the candidate.
+def reference_of(
+    candidate: Path, reference: Path | None, contract: ContractFile | None = None
+) -> Path:
+    """The given reference, the one that the contract names, or the one beside the candidate.
 
     Raises:
         UsageError: there is no candidate, or no reference is given and none lies beside it.
@@ -32,6 +37,8 @@ def reference_of(candidate: Path, reference: Path | None) -> Path:
         raise UsageError("there is no such file", where=str(candidate))
     if reference is not None:
         return reference
+    if contract is not None and contract.reference is not None:
+        return contract.reference
     beside = candidate.parent / REFERENCE
     if not beside.is_file():
         raise UsageError(
@@ -42,13 +49,67 @@ def reference_of(candidate: Path, reference: Path | None) -> Path:
     return beside
 
 
-def exit_code(verdict: Verdict) -> int:
-    """What was not judged is neither clean nor a violation: that is our own fault's code."""
+def exit_code(verdict: Verdict, scope: ScopeName = "extended") -> int:
+    """What was not judged is neither clean nor a violation: that is our own fault's code.
+
+    Args:
+        scope: "declared" promises nothing beyond the declared scope: a fragile candidate is clean.
+    """
     from adjudge.cli import CLEAN, FAULT, VIOLATION
     from adjudge.contract import Standing
 
     codes = {Standing.SOUND: CLEAN, Standing.INCONCLUSIVE: FAULT}
+    if scope == "declared":
+        codes[Standing.FRAGILE] = CLEAN
     return codes.get(verdict.standing, VIOLATION)
+
+
+def contract_of(path: Path | None) -> ContractFile | None:
+    """The contract in the file, if one is given.
+
+    Raises:
+        UsageError: the file's mistake.
+    """
+    if path is None:
+        return None
+    from adjudge.contracts.file import load
+
+    return load(path)
+
+
+def waivers_of(path: Path | None) -> Waivers | None:
+    """The waivers in the file, as of today, if one is given.
+
+    Raises:
+        UsageError: the file's mistake.
+    """
+    if path is None:
+        return None
+    from datetime import date
+
+    from adjudge.contracts.waivers import load
+
+    return load(path, date.today())
+
+
+def settled(code: int, verdict: Verdict, waivers: Waivers | None) -> int:
+    """The exit code once waivers that no longer hold were complained of, on standard error.
+
+    A violation stays a violation; what would have been clean is a mistake in the file.
+    """
+    if waivers is None:
+        return code
+    from rich.console import Console
+    from rich.text import Text
+
+    from adjudge.cli import CLEAN, MISTAKE
+    from adjudge.contracts.waivers import complaints
+
+    found = complaints(verdict.findings, waivers, verdict.name)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line, words in found:
+        console.print(Text("error", style="bold red"), Text(f"{waivers.file.path}:{line}: {words}"))
+    return MISTAKE if found and code == CLEAN else code
 
 
 def show(
@@ -58,6 +119,7 @@ def show(
     *,
     verbose: bool = False,
     table: bool = True,
+    contract: Path | None = None,
 ) -> None:
     """Prints the report, with lines that replay from here."""
     from rich.console import Console
@@ -67,6 +129,8 @@ def show(
 
     runner = verdict.provenance.runner
     elsewhere = "" if runner == "interpret" else f" --runner {runner}"
+    if contract is not None:
+        elsewhere += f" --contract {contract}"
     report = verdict_report(
         verdict,
         summaries={g.CONTRACT.identifier: g.CONTRACT.summary for g in GATES},

@@ -13,6 +13,7 @@ def replay(
     /,
     *,
     reference: Path | None = None,
+    contract: Path | None = None,
     isolation: common.Isolation = "full",
     runner: common.RunnerName = "interpret",
 ) -> int:
@@ -26,7 +27,7 @@ def replay(
         The candidate that was judged.
     reference
         Its reference; reference.py beside the candidate if not given.
-    isolation, runner
+    contract, isolation, runner
         As for verify.
     """
     from rich.console import Console
@@ -36,7 +37,8 @@ def replay(
     from adjudge.worker.launch import Launch
 
     decode_recipe(code)
-    reference = common.reference_of(candidate, reference)
+    promised = common.contract_of(contract)
+    reference = common.reference_of(candidate, reference, promised)
     with (
         common.progress(Console(stderr=True)) as advance,
         Launch(isolation=isolation, runner=runner) as launch,
@@ -49,7 +51,11 @@ def replay(
 
         program, under_judgement = kernelbench.load(candidate, reference)
         options = Options(
-            isolation=isolation, runner=runner, progress=advance, zygote=Zygote(launch)
+            isolation=isolation,
+            runner=runner,
+            progress=advance,
+            zygote=Zygote(launch),
+            contract=promised,
         )
         result = judge(code, program, under_judgement, options)
     from adjudge.report.terminal import replay_report

@@ -15,15 +15,21 @@ def verify(
     /,
     *,
     reference: Path | None = None,
+    contract: Path | None = None,
+    waivers: Path | None = None,
     gates: Annotated[str, Parameter(name=["--gates", "-g"])] = "",
     budget: float | None = None,
     required: str = "",
+    scope: common.ScopeName = "extended",
     json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     isolation: common.Isolation = "full",
     runner: common.RunnerName = "interpret",
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
 ) -> int:
     """Judge a candidate against its reference.
+
+    Exit codes: 0 clean, 1 a violation that no waiver accepts, 2 a mistake of yours (a waiver that has
+    expired, or matches nothing, is one), 3 a fault of ours, or inconclusive.
 
     Parameters
     ----------
@@ -32,12 +38,18 @@ def verify(
     reference
         File that defines Model, get_inputs and get_init_inputs; reference.py beside the candidate if
         not given. It is trusted, and executed here.
+    contract
+        File of what is promised beyond the reference; see `adjudge contract init`.
+    waivers
+        File of violations that are accepted, with reason and expiry date.
     gates
         Comma-separated gates to run; all of them if not given.
     budget
         Seconds for the probes together; cheap and decisive ones run first.
     required
         Precision regime the candidate must meet; derived from the reference if not given.
+    scope
+        "declared" ends with 0 for a candidate that is broken only beyond the declared scope.
     json
         Also write the verdict's record to this file; "-" writes it to standard output instead of the
         report.
@@ -59,7 +71,9 @@ def verify(
         raise UsageError(f"{gates!r} names no gate", todo="`adjudge explain` lists them.")
     for name in names:
         gate_named(name)
-    reference = common.reference_of(candidate, reference)
+    promised = common.contract_of(contract)
+    accepted = common.waivers_of(waivers)
+    reference = common.reference_of(candidate, reference, promised)
     if json is not None and not json.parent.is_dir():
         raise UsageError("there is no folder to write the record to", where=str(json.parent))
     with (
@@ -82,17 +96,20 @@ def verify(
             zygote=Zygote(launch),
             required=required,
             progress=advance,
+            contract=promised,
+            waivers=accepted,
         )
         verdict = judge(program, under_judgement, options)
     from adjudge.record import to_json
 
+    code = common.settled(common.exit_code(verdict, scope), verdict, accepted)
     if str(json) == "-":
         print(to_json(verdict))
-        return common.exit_code(verdict)
-    common.show(verdict, candidate, reference, verbose=verbose)
+        return code
+    common.show(verdict, candidate, reference, verbose=verbose, contract=contract)
     if json is not None:
         try:
             json.write_text(to_json(verdict) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"the record cannot be written: {error}", where=str(json)) from error
-    return common.exit_code(verdict)
+    return code

@@ -12,14 +12,17 @@ import numpy.typing as npt
 import torch
 
 from adjudge import arrays
+from adjudge.errors import UsageError
 from adjudge.inputs import layouts, values
 from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
+from adjudge.oracle import Oracle
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.worker.client import Call, RunRequest, TensorImage
+from adjudge.worker.protocol import FILL_BYTES
 
 #: Seed of the weights. Any number would do; it is KernelBench's, so that a failure seen here can be
 #: looked for there.
@@ -61,7 +64,9 @@ class CaseBuilder:
             raise OutsideDomain("parameters can be redrawn only where they match by name")
         arguments = self.arguments(probe)
         images = self._images(arguments, probe)
-        calls, first_weights = self._calls(probe, arguments, images)
+        destinations, structure = self._destinations(probe, arguments)
+        images.kwargs.update(destinations)
+        calls, first_weights = self._calls(probe, arguments, images, destinations)
         request = RunRequest(
             init_args=arguments.init_args,
             init_kwargs=dict(arguments.init_kwargs),
@@ -75,6 +80,11 @@ class CaseBuilder:
             config=probe.config,
             dtype="" if probe.dtype == "native" else probe.dtype,
             training=None,
+            destinations=tuple(
+                (f"kwargs[{name!r}]", path)
+                for (name, _), path in zip(destinations.items(), structure.paths, strict=True)
+            ),
+            structure=structure.words,
         )
         return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
 
@@ -126,7 +136,11 @@ class CaseBuilder:
         return {name: arrays.to_numpy(t).copy() for name, t in reference.state_dict().items()}
 
     def _calls(
-        self, probe: Probe, arguments: Arguments, images: _Images
+        self,
+        probe: Probe,
+        arguments: Arguments,
+        images: _Images,
+        destinations: Mapping[str, TensorImage],
     ) -> tuple[tuple[Call, ...], Weights | None]:
         weights = self.weights(probe, arguments)
         if not probe.history:
@@ -147,11 +161,38 @@ class CaseBuilder:
             else:
                 shifted = replace(probe, seed=probe.seed + OTHER, special="none")
                 drawn = self._images(self.arguments(shifted), shifted)
-                calls.append(Call(args=drawn.args, kwargs=drawn.kwargs))
+                calls.append(Call(args=drawn.args, kwargs={**drawn.kwargs, **destinations}))
                 if name == "in-place":
                     last["in_place_of"] = len(calls) - 1
         calls.append(Call(args=images.args, kwargs=images.kwargs, **last))
         return tuple(calls), first
+
+    def _destinations(
+        self, probe: Probe, arguments: Arguments
+    ) -> tuple[dict[str, TensorImage], _Structure]:
+        """Memory for the outputs where the caller gives it, holding what fresh memory holds, by the
+        names of the arguments; and how the outputs are nested.
+
+        Raises:
+            UsageError: the contract names another number of them than the reference has outputs.
+            OutsideDomain: the reference does not answer.
+        """
+        names = self.program.task.declared.destinations
+        if not names:
+            return {}, _Structure()
+        oracle = Oracle(self.make(probe, arguments), arguments, generic=True)
+        leaves = oracle.native
+        if len(leaves) != len(names):
+            raise UsageError(
+                f"the contract names {len(names)} destinations, and the reference has {len(leaves)} "
+                "outputs",
+                todo="Name one keyword argument for each output, in order.",
+            )
+        images = {
+            name: TensorImage.plain(_filled(leaf.data, FILL_BYTES[probe.fill]), leaf.dtype)
+            for name, leaf in zip(names, leaves, strict=True)
+        }
+        return images, _Structure(oracle.structure, tuple(leaf.path for leaf in leaves))
 
     def _images(self, arguments: Arguments, probe: Probe) -> _Images:
         counter = _Counter()
@@ -182,6 +223,12 @@ class CaseBuilder:
             return arrays.from_numpy(tied, arrays.dtype_name(value.dtype))
 
         return arguments.mapped(tie)
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    words: str = ""
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +341,12 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
         gaps=plan.gaps,
         sparse=plan.sparse,
     )
+
+
+def _filled(like: npt.NDArray[Any], byte: int) -> npt.NDArray[Any]:
+    filled = np.empty_like(like, order="C")
+    filled.reshape(-1).view(np.uint8)[...] = byte
+    return filled
 
 
 def _digest(arguments: Arguments) -> str:

@@ -22,6 +22,7 @@ from adjudge.gates.reading import (
     unusual,
 )
 from adjudge.inputs.levels import SUMS
+from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
@@ -168,6 +169,10 @@ class Docket:
         return self.runner.run(elsewhere)
 
     def record(self, case: Case, observation: Observation) -> None:
+        excuse = declared.excuses(self.scene.task.declared, observation, case.probe)
+        if excuse:
+            self._skipped[case.probe] = excuse
+            return
         self._observations[case.probe] = observation
         self.input_digests[case.probe] = case.digest
         if observation.status is Status.HUNG:
@@ -248,6 +253,10 @@ class Docket:
     def _compared(
         self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
     ) -> Comparison:
+        promised = self.scene.task.declared
+        open_ended = declared.unpromised(promised, probe)
+        if open_ended:
+            return Comparison(outcome="undecided", reason=open_ended)
         if probe.history and self.reference_moves(probe.without(["history"]), probe):
             return Comparison(
                 outcome="undecided", reason="the reference itself keeps state between calls"
@@ -255,7 +264,15 @@ class Docket:
         start = time.perf_counter()
         lenient = regime == LOOSEST != self.required
         try:
-            return self.oracle(probe).compare(observation, regime, confirm=confirm, lenient=lenient)
+            oracle = self.oracle(probe)
+            accepted = declared.loosened(promised, oracle, observation)
+            found = oracle.compare(accepted, regime, confirm=confirm, lenient=lenient)
+            if promised.random and found.outcome in ("class", "value"):
+                return Comparison(
+                    outcome="undecided",
+                    reason="the contract declares randomness: values may differ",
+                )
+            return declared.bound_words(promised, found)
         except OutsideDomain as why:
             return Comparison(outcome="undecided", reason=f"the reference does not answer: {why}")
         finally:
@@ -369,6 +386,9 @@ class Docket:
         return observation is not None and observation.answered
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
+        owed = declared.owes_bits(self.scene.task.declared, probe, other)
+        if owed is not None:
+            return not owed
         try:
             return self._bits(probe) != self._bits(other)
         except OutsideDomain:

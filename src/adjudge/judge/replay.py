@@ -8,15 +8,14 @@ from typing import Any
 
 from adjudge.contract import Finding
 from adjudge.errors import UsageError
-from adjudge.gates import gate
-from adjudge.gates.protocol import Scene
+from adjudge.gates import GATES, gate
 from adjudge.inputs.codec import decode_recipe
 from adjudge.judge import shrink
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.docket import Docket
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import scout
-from adjudge.judge.verify import Options, running
+from adjudge.judge.verify import Options, governed, running, scene_of
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, Program
 from adjudge.task import Candidate, short_digest
@@ -52,12 +51,14 @@ def replay(
     options = options or Options()
     # What answered just in time where it was found must not be lost on a slower machine.
     options = replace(options, timeout=PATIENCE * options.timeout)
+    if options.contract is not None:
+        program, _, options = governed(program, GATES, options, options.contract)
     recipe = decode_recipe(code)
     g = gate(str(recipe["gate"]))
     probe = recipe["probe"]
     _check_task(recipe, program)
     with running(candidate, options) as runner:
-        docket = _docket(recipe, program, candidate, runner)
+        docket = _docket(recipe, program, candidate, runner, options)
         base = Probe(sizes=recipe["base"])
         by_grade = recipe["gate"] in _BY_GRADE
         if by_grade:
@@ -96,18 +97,17 @@ def _check_task(recipe: Mapping[str, Any], program: Program) -> None:
 
 
 def _docket(
-    recipe: Mapping[str, Any], program: Program, candidate: Candidate, runner: Runner
+    recipe: Mapping[str, Any],
+    program: Program,
+    candidate: Candidate,
+    runner: Runner,
+    options: Options,
 ) -> Docket:
     try:
         scouted = scout(program, tuple(map(tuple, recipe["base"])), runner)
     except OutsideDomain as why:
         raise UsageError(f"the reference does not answer this recipe: {why}") from why
-    scene = Scene(
-        task=program.task,
-        candidate=candidate,
-        discovery=replace(scouted.discovery, base=recipe["base"]),
-        crossed=(),
-    )
+    scene = scene_of(program, candidate, scouted, options, base=recipe["base"])
     builder: CaseBuilder = scouted.builder
     docket = Docket(scene, builder, runner, required=str(recipe["required"]))
     docket.regime = str(recipe["regime"])

@@ -89,7 +89,7 @@ def scout(
             base, case, observation = native, at_native, there
             runs.append((at_native, there))
     launches = observation.launches
-    writes, aliases = _reference_habits(builder, case)
+    writes, aliases = reference_habits(builder, case)
     discovery = Discovery(
         sizes=base,
         base=base,
@@ -234,7 +234,7 @@ def _elements(case: Case, observation: Observation) -> int:
     return sum(tensor.numel() for _, tensor in case.arguments.tensors()) + outputs
 
 
-def _reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...], bool]:
+def reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...], bool]:
     """Names that the reference itself writes, and whether an output of it aliases an input."""
     arguments = case.arguments.copied()
     reference = builder.make(case.probe, arguments)()

@@ -9,6 +9,7 @@ from adjudge.contract import Finding, Scope
 from adjudge.gates.protocol import Gate
 from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
+from adjudge.judge import declared
 from adjudge.judge.docket import Docket, View
 from adjudge.probe import Probe
 from adjudge.task import merged, short_digest
@@ -44,7 +45,7 @@ def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | No
         # A failure at the base itself is a matter of shape only if the declared shape is clean.
         companions.add(scene.native)
     docket.run(companions)
-    found = gate.decide(View(docket, scene, companions))
+    found = declared.decide(gate, View(docket, scene, companions))
     violation = found.violation
     if violation is None or violation.probe.sizes != probe.sizes:
         return None

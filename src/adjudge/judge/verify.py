@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import prod
+from typing import Any
 
 from adjudge import __version__
 from adjudge.contract import (
@@ -21,13 +22,26 @@ from adjudge.contract import (
     Verdict,
     standing_of,
 )
+from adjudge.contracts import against
+from adjudge.contracts.file import ContractFile
+from adjudge.contracts.promises import promises
+from adjudge.contracts.terms import Terms
+from adjudge.contracts.waivers import Waivers, waived
 from adjudge.errors import NestedVerdict, UsageError
 from adjudge.frontends.examine import RANDOM, examine
 from adjudge.gates import GATES, gate
 from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
+from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
 from adjudge.judge import leaks, shrink
+from adjudge.judge.declared import (
+    DeclaredScene,
+    Governed,
+    decide,
+    promised_points,
+    within_ranges,
+)
 from adjudge.judge.digest import gates_digest
 from adjudge.judge.docket import Docket
 from adjudge.judge.planning import crossed
@@ -35,7 +49,7 @@ from adjudge.judge.runner import Runner
 from adjudge.judge.scout import FIRST_SECONDS, Scouted, scout
 from adjudge.observation import Status
 from adjudge.oracle import REGIMES
-from adjudge.probe import Probe, sizes_of
+from adjudge.probe import Probe, Sizes, sizes_of
 from adjudge.program import OutsideDomain, Program
 from adjudge.static.hints import hints
 from adjudge.task import Candidate, Task
@@ -75,14 +89,18 @@ class Options:
     face: str = "cuda"
     #: Lets the candidate start a compiler (`torch.compile`).
     allow_compiler: bool = False
+    #: What the candidate is held to beyond its reference, and excused from.
+    contract: ContractFile | None = None
+    #: Violations that are accepted, as of `waivers.today`.
+    waivers: Waivers | None = None
 
 
 def verify(program: Program, candidate: Candidate, options: Options | None = None) -> Verdict:
     """The verdict on `candidate` against `program`.
 
     Raises:
-        UsageError: an unknown gate or regime is named, the budget is not positive, or the candidate
-            cannot be loaded for a reason that is not its own.
+        UsageError: an unknown gate or regime is named, the budget is not positive, the contract does not
+            fit the reference, or the candidate cannot be loaded for a reason that is not its own.
         HarnessError: the machine cannot run a worker.
     """
     options = options or Options()
@@ -95,6 +113,8 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
         raise UsageError(f"a budget of {options.budget:g} seconds allows no probe")
     gates = tuple(gate(name) for name in options.gates) if options.gates else GATES
     start = time.perf_counter()
+    if options.contract is not None:
+        program, gates, options = governed(program, gates, options, options.contract)
     with running(candidate, options) as runner:
         _check_loaded(candidate, runner)
         return _Trial(program, candidate, options, gates, runner, start).verdict()
@@ -118,6 +138,36 @@ def _check_loaded(candidate: Candidate, runner: Runner) -> None:
             todo='Put that call under `if __name__ == "__main__":`; the file is loaded again in a '
             "process of its own.",
         )
+
+
+def governed(
+    program: Program, gates: tuple[Gate, ...], options: Options, contract: ContractFile
+) -> tuple[Program, tuple[Gate, ...], Options]:
+    """The program, the gates and the options under a contract.
+
+    Raises:
+        UsageError: the contract does not fit the reference, requires another regime than the options,
+            or is measured by none of the gates.
+    """
+    with _one_thread(), _quiet():
+        against.check(contract, program)
+    declared = contract.declared
+    if options.required and declared.regime not in ("", options.required):
+        raise contract.file.mistake(
+            ["tolerance", "regime"],
+            f"requires {declared.regime}, and --required asks for {options.required}",
+            todo="Drop one of them.",
+        )
+    named = contract.terms.measurement.gates
+    measuring = tuple(g for g in gates if not named or g.CONTRACT.identifier in named)
+    if not measuring:
+        raise contract.file.mistake(
+            ["measurement", "gates"],
+            f"none of {', '.join(named)} is among the gates to run",
+            todo="Wait for them, or name others.",
+        )
+    required = options.required or declared.regime
+    return Governed(program, declared), measuring, replace(options, required=required)
 
 
 @contextmanager
@@ -227,13 +277,7 @@ class _Trial:
 
     def _docket(self, scouted: Scouted) -> Docket:
         ordinary = Probe(sizes=scouted.discovery.base)
-        scene = Scene(
-            task=self.program.task,
-            candidate=self.candidate,
-            discovery=scouted.discovery,
-            crossed=crossed(self.program.task, scouted.discovery),
-            runner=self.options.runner,
-        )
+        scene = scene_of(self.program, self.candidate, scouted, self.options)
         deadline = None
         if self.options.budget is not None:
             deadline = time.monotonic() + self.options.budget
@@ -259,9 +303,18 @@ class _Trial:
             planned += [p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]]
             planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
         self.shared = len(planned) - len(set(planned))
+        planned += self._promised(docket.scene)
         # The dear runs last: a time budget should not be spent on them.
         native, base = docket.scene.discovery.native, docket.scene.discovery.base
         return sorted(planned, key=lambda probe: probe.sizes == native != base)
+
+    @staticmethod
+    def _promised(scene: Scene) -> list[Probe]:
+        """Runs at the ends of the sizes that a contract declares: what is promised is looked at."""
+        discovery = scene.discovery
+        affordable = ELEMENTS // max(discovery.elements, 1)
+        points = promised_points(scene.task, dict(discovery.base), affordable)
+        return [Probe(sizes=sizes_of(point)) for point in points]
 
     def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
         name = g.CONTRACT.identifier
@@ -295,6 +348,8 @@ class _Trial:
         if left_out:
             words = f"the time allowed leaves out {', '.join(left_out)}"
             warnings = (*warnings, f"{words}; allow more to have a verdict")
+        if self.options.waivers is not None:
+            findings = waived(findings, self.options.waivers, self.candidate.name)
         undecided, excused = self._undecided_at_native(docket)
         if undecided:
             warnings = (*warnings, f"the declared shape could not be decided: {undecided}")
@@ -309,6 +364,8 @@ class _Trial:
             provenance=self._provenance(docket.scene.discovery.weights),
             warnings=warnings,
             refusals=tuple(sorted(refusals))[:10],
+            contract=self._contract.identifier if self._contract is not None else "",
+            promises=promises(self._contract) if self._contract is not None else (),
             hints=hints(self.candidate.source),
             stdout=stdout,
             probes=len(docket.observations),
@@ -353,6 +410,8 @@ class _Trial:
             required=self.options.required or "fp32",
             provenance=self._provenance("none"),
             warnings=warnings,
+            contract=self._contract.identifier if self._contract is not None else "",
+            promises=promises(self._contract) if self._contract is not None else (),
             hints=hints(self.candidate.source),
             seconds=time.perf_counter() - self.start,
         )
@@ -369,7 +428,13 @@ class _Trial:
             versions=_versions(),
             isolation=self.runner.zygote.layers,
             weights=weights,
+            contract=self.options.contract.digest if self.options.contract is not None else "",
         )
+
+    @property
+    def _contract(self) -> Terms | None:
+        contract = self.options.contract
+        return contract.terms if contract is not None else None
 
     def _say(self, what: str, done: int, total: int) -> None:
         if self.options.progress is not None:
@@ -382,6 +447,34 @@ class _Trial:
         self.timings[what] = self.timings.get(what, 0.0) + time.perf_counter() - begun
 
 
+def scene_of(
+    program: Program, candidate: Candidate, scouted: Scouted, options: Options, *, base: Sizes = ()
+) -> Scene:
+    """What the gates plan on.
+
+    Args:
+        base: the sizes that ordinary probes use, where they are not those that were scouted.
+    """
+    discovery = scouted.discovery
+    task = program.task
+    if base:
+        discovery = replace(discovery, base=base)
+    if task.declared.in_place:
+        # An output may then be the argument itself.
+        discovery = replace(discovery, reference_aliases=True)
+    parts: dict[str, Any] = {
+        "task": task,
+        "candidate": candidate,
+        "discovery": discovery,
+        "crossed": crossed(task, discovery) if not base else (),
+        "runner": options.runner,
+    }
+    if options.contract is None:
+        return Scene(**parts)
+    within = within_ranges(task.declared, scouted.builder.arguments)
+    return DeclaredScene(**parts, within=within)
+
+
 def _cost(g: Gate) -> int:
     return g.CONTRACT.cost
 
@@ -389,12 +482,12 @@ def _cost(g: Gate) -> int:
 def _confirmed(docket: Docket, g: Gate) -> Finding:
     """The gate's decision, every conviction by a tolerance confirmed on fresh samples first."""
     while True:
-        finding = g.decide(docket)
+        finding = decide(g, docket)
         violation = finding.violation
         if violation is None or violation.signature != "value":
             return finding
         if docket.confirm(violation.probe).broken:
-            return g.decide(docket)
+            return decide(g, docket)
 
 
 def _device(runner: str) -> str:

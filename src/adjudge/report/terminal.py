@@ -60,6 +60,7 @@ def verdict_report(
     """
     parts: list[RenderableType] = [verdict_line(verdict)]
     parts += [Text(f"  ! {warning}", style="yellow") for warning in verdict.warnings]
+    parts += _promises(verdict)
     parts.append(Text())
     for finding in verdict.violations:
         parts.append(_violation(finding, summaries.get(finding.gate, ""), replay_tail))
@@ -76,6 +77,17 @@ def verdict_report(
     if verbose:
         parts.append(_details(verdict))
     return Group(*parts)
+
+
+def _promises(verdict: Verdict) -> Iterator[Text]:
+    """What was declared and is judged by no gate here yet, and the reasons for what is looser."""
+    for promise in verdict.promises:
+        if promise.waits:
+            words = promise.waits if promise.judged else promise.words
+            line = f"  ! {promise.name}: declared, and judged by no gate here yet: {words}"
+            yield Text(line, style="yellow")
+        if promise.reason:
+            yield Text(f"  {promise.name} is {promise.words}: {promise.reason}", style="dim")
 
 
 def hint_lines(hints: Sequence[Hint], name: str) -> list[Text]:
@@ -97,6 +109,10 @@ def verdict_line(verdict: Verdict) -> Text:
         f" · {verdict.probes} probes · {verdict.seconds:.1f} s",
         style="dim",
     )
+    if verdict.contract:
+        line.append(f" · under contract {verdict.contract}", style="dim")
+    if verdict.waived:
+        line.append(f" · {len(verdict.waived)} waived", style="yellow")
     if not verdict.provenance.isolation:
         line.append(" · NOT ISOLATED", style="bold red")
     return line
@@ -154,12 +170,14 @@ def _table(findings: Sequence[Finding]) -> Table:
     ):
         findings = [replace(first, gate=f"all {len(findings)} gates", notes=())]
     for finding in findings:
-        mark, style = _MARK[finding.outcome]
+        mark, style = _MARK[finding.outcome] if not finding.waived else ("w", "yellow")
         reason = finding.reason if finding.outcome is not Outcome.VIOLATION else "see above"
         if finding.notes:
             reason += f" ({'; '.join(finding.notes)})"
         outcome = finding.outcome.value.replace("_", " ")
         words = reason if finding.outcome is Outcome.PASS else f"{outcome}: {reason}"
+        if finding.waived:
+            words = f"{finding.reason}; waived by {finding.waived}"
         table.add_row(Text(mark, style=style), Text(finding.gate, style=style), Text(words))
     return table
 

@@ -304,7 +304,7 @@ class _Run:
                     *arrays.tensors_in(kwargs, "kwargs"),
                 ]
                 self._state = {n: arrays.to_numpy(t).tobytes() for n, t in self._named_state()}
-            self._call(args, kwargs, last)
+            self._call(args, kwargs, last, returns=header["returns"])
             self.live_bytes.append(self._alive())
 
     def _alive(self) -> int:
@@ -337,7 +337,7 @@ class _Run:
             if name in own:
                 own[name].copy_(tensor)
 
-    def _call(self, args: Any, kwargs: Any, last: bool) -> None:
+    def _call(self, args: Any, kwargs: Any, last: bool, *, returns: bool) -> None:
         self.phase = "call"
         start = time.perf_counter()
         result = self._built(*args, **kwargs)
@@ -345,7 +345,8 @@ class _Run:
         self.seconds = time.perf_counter() - start
         if last:
             self._session.runner.give_back(self._shared)
-        self.structure, leaves = _flattened(result)
+        # Where the caller gives the memory of the outputs, what is returned is nobody's matter.
+        self.structure, leaves = _flattened(result) if returns else ("none", [])
         for _, leaf in leaves:
             if isinstance(leaf, torch.Tensor) and type(leaf) not in (
                 torch.Tensor,

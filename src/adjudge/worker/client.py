@@ -65,6 +65,11 @@ class RunRequest:
     #: Float dtype that the module's parameters take after construction; "" leaves their own.
     dtype: str = ""
     training: bool | None = None
+    #: (argument path, output path): the outputs are read from these arguments, and what the call
+    #: returns is ignored. Empty where outputs are returned.
+    destinations: tuple[tuple[str, str], ...] = ()
+    #: How those outputs are nested, in words.
+    structure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +255,24 @@ class Worker:
                 mutated_inputs=arena.mutated(request.calls[-1].in_place_of),
                 faults=observation.faults + arena.guard_faults(),
                 stdout=self._output(),
+                **self._destinations(request, arena, observation),
             )
         finally:
             arena.close()
+
+    def _destinations(
+        self, request: RunRequest, arena: Arena, observation: Observation
+    ) -> dict[str, Any]:
+        """The outputs that the candidate was to write into memory of the caller's, as changes of the
+        observation: the judge reads them itself."""
+        if not request.destinations or not observation.answered:
+            return {}
+        reused = request.calls[-1].in_place_of
+        outputs = tuple(
+            arena.output(name, path, self._zygote.device, reused)
+            for name, path in request.destinations
+        )
+        return {"outputs": outputs, "structure": request.structure}
 
     def _run_header(self, request: RunRequest, arena: Arena) -> dict[str, Any]:
         calls = []
@@ -281,6 +301,7 @@ class Worker:
             "config": request.config,
             "dtype": request.dtype,
             "training": request.training,
+            "returns": not request.destinations,
         }
 
     def _send(

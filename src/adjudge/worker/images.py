@@ -15,7 +15,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.inputs.layouts import contiguous
-from adjudge.observation import AccessFault
+from adjudge.observation import AccessFault, OutputTensor
 from adjudge.worker.protocol import FILL_BYTES, GUARD, aligned
 
 
@@ -153,6 +153,22 @@ class Arena:
             if now.tobytes() != placed.image.values.tobytes():
                 names.append(name)
         return tuple(names)
+
+    def output(self, name: str, path: str, device: str, reused: int | None = None) -> OutputTensor:
+        """A tensor of the observed call as the output that the candidate wrote into it.
+
+        Args:
+            reused: as for `mutated`.
+        """
+        given = {placed.name: placed for placed in self._placed}
+        held = given[name] if reused is None else given[f"call {reused} {name}"]
+        return OutputTensor(
+            path=path,
+            data=np.array(self._view(held), order="C", copy=True),
+            dtype=held.image.dtype,
+            strides=held.image.strides,
+            device=device,
+        )
 
     def guard_faults(self) -> tuple[AccessFault, ...]:
         """Guard zones whose bytes changed."""

@@ -1,0 +1,181 @@
+"""A contract against the reference that it is declared for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from adjudge import arrays
+from adjudge.contracts import sizes
+from adjudge.contracts.file import DTYPES, ContractFile, output_path
+from adjudge.contracts.reading import near
+from adjudge.contracts.terms import Looser
+from adjudge.errors import UsageError
+from adjudge.inputs.sampler import Sampler
+from adjudge.judge.cases import WEIGHT_SEED
+from adjudge.judge.declared import beyond
+from adjudge.oracle import REGIMES, Oracle
+from adjudge.oracle.regimes import regime
+from adjudge.oracle.statistics import element_multiple
+from adjudge.program import Arguments, OutsideDomain, Program
+from adjudge.symbols import shrunken
+from adjudge.task import SizeScope
+
+#: Envelopes drawn to see how tight the derived tolerance is: as many as decide a verdict.
+_SAMPLES = 32
+
+
+def check(contract: ContractFile, program: Program) -> None:
+    """Holds what the contract names against what the reference has.
+
+    Raises:
+        UsageError: they do not fit; the message points at the line.
+    """
+    for mistake in _names(contract, program):
+        raise mistake
+    try:
+        arguments = program.arguments(shrunken(program), Sampler(0))
+        oracle = Oracle(
+            lambda: program.construct(arguments, seed=WEIGHT_SEED, redrawn=False),
+            arguments,
+            generic=True,
+        )
+        _ = oracle.native
+    except OutsideDomain:
+        # The verdict says so of the reference; the contract is not at fault.
+        return
+    for mistake in _answers(contract, oracle, arguments):
+        raise mistake
+
+
+def _names(contract: ContractFile, program: Program) -> Iterator[UsageError]:
+    terms, wrong, task = contract.terms, contract.file.mistake, program.task
+    symbols = [symbol.name for symbol in task.symbols]
+    inputs = [spec.name for spec in task.inputs]
+    state = [spec.name for spec in task.parameters]
+    named = [(("scope", "sizes", name), name) for name in terms.scope.sizes]
+    for number, refusal in enumerate(terms.scope.refusals):
+        named += [(("scope", "refusals", number, "sizes", n), n) for n in refusal.sizes]  # type: ignore[misc]
+    for at, name in named:
+        if name not in symbols:
+            yield wrong(
+                at, f"the reference has no dimension symbol {name!r}", todo=near(name, symbols)
+            )
+    native = tuple(sorted(task.native.items()))
+    for name, words in terms.scope.sizes.items():
+        if native not in SizeScope(((name, sizes.ranges(words)),)):
+            yield wrong(
+                ["scope", "sizes", name],
+                f"{name} is {task.native[name]} in the reference, which is outside of {words!r}",
+                todo="Widen the scope, or give the reference a size within it.",
+            )
+    floats = {s.dtype for s in task.inputs if s.dtype.startswith(("float", "bfloat"))}
+    narrow = {tensor.stored for tensor in terms.scope.quantised}
+    for dtype in sorted(floats - set(terms.scope.dtypes) - narrow) if terms.scope.dtypes else ():
+        yield wrong(
+            ["scope", "dtypes"],
+            f"the reference takes {dtype}, which is not within the scope",
+            todo=f"Add {dtype!r}, or change the reference's inputs.",
+        )
+    for name in terms.precondition.ranges:
+        if name not in inputs:
+            yield wrong(
+                ["precondition", "ranges", name],
+                f"the reference has no input {name}",
+                todo=near(name, inputs),
+            )
+    for name in terms.postcondition.in_place:
+        if name not in (*inputs, *state):
+            yield wrong(
+                ["postcondition", "in_place"],
+                f"the reference has no input, parameter or buffer {name}",
+                todo=near(name, (*inputs, *state)),
+            )
+    dtypes = {spec.name: spec.dtype for spec in task.inputs}
+    for number, tensor in enumerate(terms.scope.quantised):
+        here = ("scope", "quantised", number)
+        for field, name in (("tensor", tensor.tensor), ("scale", tensor.scale)):
+            if name and name not in inputs and output_path(name) is None:
+                yield wrong(
+                    [*here, field], f"the reference has no input {name}", todo=near(name, inputs)
+                )
+        held = dtypes.get(tensor.tensor, tensor.stored)
+        if held != tensor.stored:
+            yield wrong(
+                [*here, "stored"],
+                f"{tensor.tensor} is {held} in the reference, not {tensor.stored}",
+            )
+
+
+def _answers(contract: ContractFile, oracle: Oracle, arguments: Arguments) -> Iterator[UsageError]:
+    terms, wrong = contract.terms, contract.file.mistake
+    outside = beyond(contract.declared, arguments)
+    if outside:
+        yield wrong(
+            ["precondition", "ranges", outside],
+            f"the reference draws {outside} beyond this range itself",
+            todo="Widen the range, or change the reference's inputs.",
+        )
+    paths = {f"output{leaf.path}": leaf.dtype for leaf in oracle.native}
+    declared = terms.tolerance.regime
+    weaker = bool(declared) and REGIMES.index(declared) > REGIMES.index(oracle.required)
+    if weaker and not terms.tolerance.reason.strip():
+        yield wrong(
+            ["tolerance", "regime"],
+            f"{declared} is weaker than {oracle.required}, which the reference itself gives, and no "
+            "reason is stated",
+            todo="Add tolerance.reason; every verdict keeps it.",
+        )
+    names = terms.postcondition.destinations
+    if names and len(names) != len(paths):
+        yield wrong(
+            ["postcondition", "destinations"],
+            f"{len(names)} destinations are named, and the reference has {len(paths)} outputs",
+            todo="Name one keyword argument for each output, in order.",
+        )
+    for number, tensor in enumerate(terms.scope.quantised):
+        held = paths.get(tensor.tensor, tensor.stored)
+        if output_path(tensor.tensor) is not None and tensor.tensor not in paths:
+            yield wrong(
+                ["scope", "quantised", number, "tensor"],
+                f"the reference has no {tensor.tensor}",
+                todo=near(tensor.tensor, paths),
+            )
+        elif held != tensor.stored:
+            yield wrong(
+                ["scope", "quantised", number, "stored"],
+                f"{tensor.tensor} is {held} in the reference, not {tensor.stored}",
+            )
+    for number, looser in enumerate(terms.tolerance.looser):
+        here = ("tolerance", "looser", number)
+        if looser.output not in paths:
+            yield wrong(
+                [*here, "output"],
+                f"the reference has no {looser.output}",
+                todo=near(looser.output, paths),
+            )
+        elif _tighter(looser, oracle, declared or oracle.required):
+            yield wrong(
+                here,
+                f"atol {looser.atol:g}, rtol {looser.rtol:g} is tighter than the oracle supports: the "
+                "derived tolerance is wider for every element",
+                todo="Remove it: the derived tolerance is as tight as can be justified.",
+            )
+
+
+def _tighter(looser: Looser, oracle: Oracle, name: str) -> bool:
+    """Whether the declared bound lies within the derived one for every element at a small point."""
+    path = output_path(looser.output)
+    index = next(i for i, leaf in enumerate(oracle.native) if leaf.path == path)
+    leaf = oracle.exact[index]
+    if not leaf.data.size or not arrays.torch_dtype(oracle.native[index].dtype).is_floating_point:
+        return False
+    truth = np.abs(leaf.data.astype(np.float64))
+    found = regime(name)
+    store = max(found.store, DTYPES.get(oracle.native[index].dtype, 0.0))
+    envelope = oracle.envelope(replace(found, store=store), _SAMPLES)[index]
+    derived = element_multiple(_SAMPLES, truth.size) * envelope
+    with np.errstate(invalid="ignore"):
+        return not bool((looser.atol + looser.rtol * truth > derived).any())

@@ -1,0 +1,140 @@
+"""The twelve published classes of kernel contracts, each as a contract's file that is shipped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adjudge.contract import Finding, Outcome
+from adjudge.contracts.file import ContractFile, load
+from adjudge.contracts.promises import present
+
+if TYPE_CHECKING:
+    from adjudge.worker.client import Zygote
+
+#: Precision, order, composition, exceptions.
+CLASSES: tuple[str, ...] = (
+    "C-PRC-01",
+    "C-PRC-02",
+    "C-PRC-03",
+    "C-PRC-04",
+    "C-ORD-01",
+    "C-ORD-02",
+    "C-ORD-03",
+    "C-CMP-01",
+    "C-CMP-02",
+    "C-CMP-03",
+    "C-EXC-01",
+    "C-EXC-02",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What judging a class's pair under its contract showed."""
+
+    gate: str
+    #: Reason of the gate's finding on the conforming half.
+    conforming: str
+    #: (name, value) of the violation of the violating half: what, probe, where, expected, got, bound.
+    violating: tuple[tuple[str, str], ...]
+
+
+@cache
+def published(name: str) -> ContractFile:
+    """The contract of one class.
+
+    Raises:
+        UsageError: the shipped file is damaged.
+    """
+    with resources.as_file(resources.files("adjudge.contracts") / "published") as folder:
+        return load(folder / f"{name}.toml")
+
+
+def carrier(name: str) -> str:
+    """The gate that judges a class."""
+    return published(name).terms.measurement.gates[0]
+
+
+def measured() -> dict[str, Signature]:
+    """The recorded signatures, of the classes whose gate was here when they were recorded."""
+    text = (resources.files("adjudge.contracts") / "published" / "signatures.json").read_text(
+        encoding="utf-8"
+    )
+    return {
+        name: Signature(
+            gate=row["gate"],
+            conforming=row["conforming"],
+            violating=tuple((key, value) for key, value in row["violating"].items()),
+        )
+        for name, row in json.loads(text).items()
+    }
+
+
+def measure(name: str, zygote: Zygote) -> Signature | None:
+    """Judges the pair of the class's gate under the class's contract; None if the gate is not here.
+
+    Raises:
+        AssertionError: the pair does not show what it is there to show.
+    """
+    from adjudge.calibration import pair
+    from adjudge.frontends import kernelbench
+    from adjudge.judge.verify import Options, verify
+
+    gate = carrier(name)
+    if not present([gate]):
+        return None
+    sources = pair(gate)
+    options = Options(zygote=zygote, examine=False, contract=published(name))
+    found: dict[str, Finding] = {}
+    for half in ("conforming", "violating"):
+        program, candidate = kernelbench.from_source(
+            sources.reference, getattr(sources, half), f"{gate}-{half}"
+        )
+        verdict = verify(program, candidate, options)
+        found[half] = next(f for f in verdict.findings if f.gate == gate)
+    assert found["conforming"].outcome is Outcome.PASS, found["conforming"].reason
+    return Signature(
+        gate=gate,
+        conforming=found["conforming"].reason,
+        violating=tuple(_evidence(found["violating"])),
+    )
+
+
+def to_json(signatures: dict[str, Signature]) -> str:
+    """The signatures as the shipped file holds them."""
+    rows = {
+        name: {"gate": s.gate, "conforming": s.conforming, "violating": dict(s.violating)}
+        for name, s in signatures.items()
+    }
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
+def folder() -> Path:
+    """Where the published files lie in a checkout."""
+    return Path(__file__).resolve().parent / "published"
+
+
+def _evidence(finding: Finding) -> list[tuple[str, str]]:
+    from adjudge.inputs.codec import describe
+
+    violation = finding.violation
+    assert violation is not None, finding.reason
+    where = violation.where + (str(list(violation.index)) if violation.index is not None else "")
+    rows = [
+        ("signature", violation.signature),
+        ("what", violation.message),
+        ("probe", describe(violation.probe)),
+        ("where", where),
+        ("expected", violation.expected),
+        ("got", violation.got),
+        ("bound", violation.bound),
+        ("excess", f"{violation.excess:.3g}" if violation.excess else ""),
+        ("scope", finding.scope.value),
+        ("exact", "yes" if finding.exact else "no"),
+    ]
+    return [(key, value) for key, value in rows if value]

@@ -1,0 +1,225 @@
+"""What each declaration of a contract does to a verdict here: nothing is accepted and then ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adjudge.contract import Promise
+from adjudge.contracts import sizes
+from adjudge.contracts.terms import Terms
+from adjudge.gates import GATES
+
+#: Every gate of the design, in its order, whether it is here yet or not.
+DESIGNED: tuple[str, ...] = (
+    "wrong-value",
+    "wrong-gradient",
+    "shape-dependent",
+    "order-bound",
+    "nondeterministic",
+    "schedule-dependent",
+    "dtype-regime",
+    "narrow-accumulator",
+    "cancellation",
+    "scale-variant",
+    "drops-nonfinite",
+    "flushes-subnormal",
+    "out-of-bounds",
+    "stale-output",
+    "mutates-input",
+    "retains-state",
+    "layout-dependent",
+    "wrong-metadata",
+    "resource-excess",
+    "bypasses-kernel",
+    "tampers",
+)
+
+
+def present(gates: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Those of the named gates that are here, in the order of reports."""
+    here = [g.CONTRACT.identifier for g in GATES]
+    return tuple(name for name in here if name in gates)
+
+
+def reads(gate: str, declaration: str) -> bool:
+    """Whether that gate is here and says, in a tuple READS beside its CONTRACT, that it judges by that
+    field of `task.Declared`."""
+    return any(
+        g.CONTRACT.identifier == gate and declaration in getattr(g, "READS", ()) for g in GATES
+    )
+
+
+def promises(terms: Terms) -> tuple[Promise, ...]:
+    """One for each declaration that the file makes beyond its words."""
+    return (
+        *_scope(terms),
+        *_precondition(terms),
+        *_postcondition(terms),
+        *_tolerance(terms),
+        *_measurement(terms),
+    )
+
+
+def _scope(terms: Terms) -> Iterator[Promise]:
+    scope = terms.scope
+    for name, words in scope.sizes.items():
+        yield Promise(
+            name=f"scope.sizes.{name}",
+            words=sizes.shown(sizes.ranges(words)),
+            judged="a fault or a refusal at these sizes breaks the declared scope; the least and the "
+            "greatest are run where this runner can afford them",
+        )
+    if scope.layouts != ["contiguous"]:
+        yield Promise(
+            name="scope.layouts",
+            words=", ".join(scope.layouts),
+            judged="a fault or a refusal under these layouts breaks the declared scope",
+        )
+    if scope.dtypes:
+        yield _left_to(
+            "dtype-regime",
+            "dtypes",
+            Promise(
+                name="scope.dtypes",
+                words=", ".join(scope.dtypes),
+                judged="the reference's own dtype must be one of them",
+                waits="" if len(scope.dtypes) == 1 else "dtypes other than the reference's own",
+            ),
+        )
+    for tensor in scope.quantised:
+        words = f"{tensor.stored}" + (f", scales in {tensor.scale}" if tensor.scale else "")
+        either = tensor.rounding == "either"
+        yield Promise(
+            name=f"scope.quantised.{tensor.tensor}",
+            words=f"{words}, rounded either way" if either else words,
+            judged="one representable value to either side of the reference's is accepted"
+            if either
+            else "held to the values that the reference stores, or takes, there",
+        )
+    for refusal in scope.refusals:
+        yield Promise(
+            name="scope.refusals",
+            words=f"{refusal.exception}: {refusal.message}"
+            if refusal.message
+            else refusal.exception,
+            judged="a run that raises it counts neither for nor against the candidate",
+        )
+
+
+def _precondition(terms: Terms) -> Iterator[Promise]:
+    before = terms.precondition
+    if before.values != "as-drawn":
+        yield Promise(
+            name="precondition.values",
+            words=before.values,
+            judged="a fault on such values breaks the declared scope",
+        )
+    for name, (low, high) in before.ranges.items():
+        yield Promise(
+            name=f"precondition.ranges.{name}",
+            words=f"{low:g} to {high:g}",
+            judged="a fault that needs a value beyond them is outside the declared scope",
+        )
+
+
+def _postcondition(terms: Terms) -> Iterator[Promise]:
+    after = terms.postcondition
+    if after.in_place:
+        yield Promise(
+            name="postcondition.in_place",
+            words=", ".join(after.in_place),
+            judged="may be written, and returned; what they then hold is compared where the "
+            "reference returns it",
+        )
+    if after.destinations:
+        yield Promise(
+            name="postcondition.destinations",
+            words=", ".join(after.destinations),
+            judged="the outputs are read from the memory given by these arguments",
+        )
+    if after.batch_invariant:
+        yield _left_to(
+            "schedule-dependent",
+            "batch_invariant",
+            Promise(name="postcondition.batch_invariant", words="true", waits="all of it"),
+        )
+    if after.determinism:
+        yield Promise(
+            name="postcondition.determinism",
+            words=after.determinism,
+            judged="runs owe each other the same bits, whatever the reference does"
+            if after.determinism == "bitwise"
+            else "runs may differ within the derived error",
+        )
+    if after.subnormals:
+        yield _left_to(
+            "flushes-subnormal",
+            "subnormals",
+            Promise(name="postcondition.subnormals", words=after.subnormals, waits="all of it"),
+        )
+    if after.nonfinite != "propagate":
+        yield Promise(
+            name="postcondition.nonfinite",
+            words=after.nonfinite,
+            judged="values are not compared where an input holds NaN or an infinity",
+        )
+    if after.training:
+        yield _left_to(
+            "wrong-gradient",
+            "training",
+            Promise(
+                name="postcondition.training",
+                words="true",
+                judged="faults with redrawn or changed parameters break the declared scope",
+                waits="gradients",
+            ),
+        )
+    if after.random:
+        yield _left_to(
+            "nondeterministic",
+            "random",
+            Promise(
+                name="postcondition.random",
+                words="true",
+                judged="values that differ convict nobody",
+                waits="the same seed gives the same draw, and the next call another",
+            ),
+        )
+
+
+def _tolerance(terms: Terms) -> Iterator[Promise]:
+    tolerance = terms.tolerance
+    if tolerance.regime:
+        yield Promise(
+            name="tolerance.regime",
+            words=tolerance.regime,
+            judged="the precision that the candidate must meet",
+            reason=tolerance.reason,
+        )
+    for looser in tolerance.looser:
+        yield Promise(
+            name=f"tolerance.{looser.output}",
+            words=f"atol {looser.atol:g}, rtol {looser.rtol:g}",
+            judged="an error within it is accepted, even beyond the derived bound",
+            reason=looser.reason,
+        )
+
+
+def _measurement(terms: Terms) -> Iterator[Promise]:
+    named = terms.measurement.gates
+    if named:
+        here = present(named)
+        yield Promise(
+            name="measurement.gates",
+            words=", ".join(named),
+            judged=f"run: {', '.join(here)}" if here else "",
+            waits=", ".join(name for name in named if name not in here),
+        )
+
+
+def _left_to(gate: str, declaration: str, promise: Promise) -> Promise:
+    """The promise with what only that gate judges: judged if the gate is here and reads it."""
+    if not promise.waits or not reads(gate, declaration):
+        return promise
+    judged = "; ".join(filter(None, (promise.judged, f"{promise.waits}: {gate}")))
+    return Promise(name=promise.name, words=promise.words, judged=judged, reason=promise.reason)
