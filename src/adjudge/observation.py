@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from adjudge.task import Launch
 
+#: What the path of a gradient begins with; the name of an input or parameter follows.
+GRADIENT = "grad "
+
 
 class Status(StrEnum):
     #: Every declared output came back in full.
@@ -56,6 +59,11 @@ class OutputTensor:
     aliases_previous: bool = False
     #: True for a Python number returned in place of a tensor.
     scalar: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a report calls it: "output[0]", or "grad args[0]" for a gradient."""
+        return self.path if self.path.startswith(GRADIENT) else f"output{self.path}"
 
     @property
     def digest(self) -> str:
@@ -127,6 +135,14 @@ class Observation:
     call_digests: tuple[str, ...] = ()
     #: True if an earlier call's output changed after a later call.
     earlier_output_changed: bool = False
+    #: Where gradients were asked for: how the candidate gives them ("autograd", "function" with a
+    #: custom `torch.autograd.Function` in the graph, "explicit" by a backward of its own, "" not at
+    #: all).
+    backward: str = ""
+    #: Inputs and parameters whose gradient was asked for and is None.
+    missing: tuple[str, ...] = ()
+    #: Outputs that have a cotangent and no graph, by path.
+    disconnected: tuple[str, ...] = ()
     #: Peak bytes allocated by the candidate beyond its inputs.
     peak_bytes: int = 0
     #: Bytes that the candidate had allocated and not given back, after each call.

@@ -52,6 +52,9 @@ class Probe:
     process: int = 0
     #: Tells apart two runs that are otherwise the same.
     repeat: int = 0
+    #: "none", or what the backward pass is given, and its gradients are what is observed: a name of
+    #: `inputs.levels.COTANGENTS`.
+    cotangent: str = "none"
 
     def size(self, symbol: str) -> int:
         return dict(self.sizes)[symbol]
@@ -86,4 +89,5 @@ FACTORS: tuple[str, ...] = (
     "history",
     "process",
     "repeat",
+    "cotangent",
 )

@@ -246,6 +246,11 @@ class Discovery:
     weights: str = "none"
     #: Inputs and parameters that the reference itself writes: nobody else is blamed for them.
     reference_writes: tuple[str, ...] = ()
+    #: Inputs and parameters, by name, that the reference has a gradient for; none where gradients
+    #: were not tried.
+    differentiable: tuple[str, ...] = ()
+    #: Whether the candidate offers gradients: by autograd, by functions or a backward of its own.
+    gradients: bool = False
     #: True if an output of the reference shares storage with one of its inputs or parameters.
     reference_aliases: bool = False
 

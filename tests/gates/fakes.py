@@ -28,9 +28,8 @@ def scene(**changes: Any) -> Scene:
         inputs=(TensorSpec(name="args[0]", shape=(1024,), dtype="float32"),),
         **changes.pop("task", {}),
     )
-    discovery = Discovery(
-        sizes=BASE, base=BASE, native=NATIVE, launches=(LAUNCH,), **changes.pop("discovery", {})
-    )
+    found = {"differentiable": ("args[0]",), "gradients": True, **changes.pop("discovery", {})}
+    discovery = Discovery(sizes=BASE, base=BASE, native=NATIVE, launches=(LAUNCH,), **found)
     candidate = Candidate(name="c", source="", entry="ModelNew")
     return Scene(task=task, candidate=candidate, discovery=discovery, crossed=(), **changes)
 

@@ -19,10 +19,10 @@ import torch
 
 from adjudge.errors import NestedVerdict, UsageError
 from adjudge.frontends.sources import language, parsed, read
-from adjudge.frontends.specs import spec_of, state_specs
+from adjudge.frontends.specs import detached, requires_grad, spec_of, state_specs
 from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments, OutsideDomain, answer
-from adjudge.task import Candidate, Symbol, Task, TensorSpec
+from adjudge.task import Candidate, Declared, Symbol, Task, TensorSpec
 from adjudge.worker.protocol import INSIDE
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CallableProgram:
 
     def __init__(self, reference: Callable[..., Any], example: Arguments) -> None:
         self._reference = reference
-        self._example = example
+        self._example = detached(example)
         self._specs = {name: spec_of(name, t) for name, t in self._example.tensors()}
         parameters: tuple[TensorSpec, ...] = ()
         if isinstance(reference, torch.nn.Module):
@@ -53,6 +53,7 @@ class CallableProgram:
             source=_text(reference),
             inputs=tuple(self._specs.values()),
             parameters=parameters,
+            declared=Declared(training=requires_grad(example)),
         )
         self._task = replace(self._task, symbols=self._symbols())
 

@@ -19,7 +19,7 @@ import torch
 from adjudge.errors import UsageError
 from adjudge.frontends.sites import FUNCTIONS, OnTheJudge, Site, replaced, sites
 from adjudge.frontends.sources import language, parsed, read
-from adjudge.frontends.specs import spec_of, state_specs
+from adjudge.frontends.specs import detached, requires_grad, spec_of, state_specs
 from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments, OutsideDomain
 from adjudge.symbols import discover, shrunken
@@ -71,7 +71,7 @@ class KernelBenchProgram:
                 with torch.device("meta"):
                     return _collected(namespace)
             with sampler.patched():
-                return _collected(namespace)
+                return detached(_collected(namespace))
         except Exception as error:
             raise OutsideDomain(f"{type(error).__name__}: {error}") from error
 
@@ -132,7 +132,11 @@ class KernelBenchProgram:
             except OutsideDomain as why:
                 raise UsageError(f"get_inputs() fails: {why}", where=self._where) from why
         specs = tuple(spec_of(name, tensor) for name, tensor in arguments.tensors())
-        return {"inputs": specs, "parameters": self._parameters()}
+        return {
+            "inputs": specs,
+            "parameters": self._parameters(),
+            "declared": Declared(training=requires_grad(arguments)),
+        }
 
     def _ranged(self) -> tuple[TensorSpec, ...]:
         """The inputs with the range of values they take, learned at a small point."""

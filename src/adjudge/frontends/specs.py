@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from adjudge import arrays
+from adjudge.program import Arguments
 from adjudge.task import TensorSpec
 
 
@@ -21,6 +22,18 @@ def spec_of(name: str, tensor: torch.Tensor) -> TensorSpec:
         low=low,
         high=high,
     )
+
+
+def requires_grad(arguments: Arguments) -> bool:
+    """Whether the task's author asks for gradients of an input, and so declares training."""
+    return any(tensor.requires_grad for _, tensor in arguments.tensors())
+
+
+def detached(arguments: Arguments) -> Arguments:
+    """The same values without a graph: what is differentiated is a matter of the probe."""
+    if not requires_grad(arguments):
+        return arguments
+    return arguments.mapped(lambda _, v: v.detach() if isinstance(v, torch.Tensor) else v)
 
 
 def state_specs(module: torch.nn.Module) -> tuple[TensorSpec, ...]:

@@ -25,6 +25,7 @@ from adjudge.gates import (
     shape_dependent,
     stale_output,
     tampers,
+    wrong_gradient,
     wrong_metadata,
     wrong_value,
 )
@@ -35,6 +36,7 @@ GATES: tuple[Gate, ...] = tuple(
     cast(Gate, module)
     for module in (
         wrong_value,
+        wrong_gradient,
         shape_dependent,
         order_bound,
         nondeterministic,

@@ -42,7 +42,8 @@ class Scene:
         """Whether the probe lies within what the task declares: its own sizes, distribution,
         layout, weights and dtype, and nothing unusual about memory, order or history beyond what
         any caller may see (fill, guard, schedule, repeat, process and calls with other content are
-        the machine's and the caller's doing, so they never take a probe out of the scope)."""
+        the machine's and the caller's doing, so they never take a probe out of the scope).
+        Gradients, for any cotangent, are declared where the task declares training."""
         native = tuple(sorted(self.task.native.items()))
         sizes_declared = probe.sizes == native or probe.sizes in self.task.declared.sizes
         ordinary = (
@@ -52,6 +53,7 @@ class Scene:
             and probe.dtype == "native"
             and probe.weights == "seeded"
             and "parameter" not in probe.history
+            and (probe.cotangent == "none" or self.task.declared.training)
         )
         return sizes_declared and ordinary
 

@@ -27,6 +27,7 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("schedule", "nondeterministic"),
     ("process", "nondeterministic"),
     ("repeat", "nondeterministic"),
+    ("cotangent", "wrong-gradient"),
     ("config", "schedule-dependent"),
     ("special", "drops-nonfinite"),
     ("dtype", "dtype-regime"),
@@ -85,7 +86,8 @@ def state(evidence: Evidence, probe: Probe) -> State:
 
 def _must_answer(scene: Scene, probe: Probe) -> bool:
     """A refusal is an exception away from the native point; at it, there is nothing to refuse."""
-    return scene.is_declared(probe) and not probe.factors
+    ordinary = probe.cotangent in ("none", "random") and not probe.without(["cotangent"]).factors
+    return scene.is_declared(probe) and ordinary
 
 
 def owes_quickness(evidence: Evidence, probe: Probe) -> bool:
@@ -374,12 +376,12 @@ def same_bits(one: Observation, other: Observation) -> bool:
 
 
 def first_difference(one: Observation, other: Observation) -> tuple[str, tuple[int, ...], str, str]:
-    """(output path, index, value in `one`, value in `other`) at the first differing element."""
+    """(output's name, index, value in `one`, value in `other`) at the first differing element."""
     import numpy as np
 
     for a, b in zip(one.outputs, other.outputs, strict=False):
         if a.data.shape != b.data.shape or a.dtype != b.dtype:
-            return a.path, (), f"{a.dtype}{list(a.data.shape)}", f"{b.dtype}{list(b.data.shape)}"
+            return a.name, (), f"{a.dtype}{list(a.data.shape)}", f"{b.dtype}{list(b.data.shape)}"
         left = np.ascontiguousarray(a.data).reshape(-1)
         right = np.ascontiguousarray(b.data).reshape(-1)
         raw = left.view(np.uint8).reshape(left.size, -1) != right.view(np.uint8).reshape(
@@ -391,8 +393,8 @@ def first_difference(one: Observation, other: Observation) -> tuple[str, tuple[i
             index = (
                 tuple(int(i) for i in np.unravel_index(flat, a.data.shape)) if a.data.ndim else ()
             )
-            return a.path, index, shown(left[flat]), shown(right[flat])
-    return "", (), one.structure, other.structure
+            return a.name, index, shown(left[flat]), shown(right[flat])
+    return "output", (), one.structure, other.structure
 
 
 def shown(value: object) -> str:
@@ -413,7 +415,7 @@ def bit_violation(
         probe=probe,
         signature=signature,
         message=message,
-        where=f"output{where}",
+        where=where,
         index=index,
         expected=expected,
         got=got,

@@ -89,6 +89,8 @@ def describe(probe: Probe) -> str:
         value = getattr(probe, name)
         if name == "history":
             parts.append(f"after {_history(value)}")
+        elif name == "cotangent":
+            parts.append(f"gradient, {value} cotangent")
         elif name in ("distribution", "special", "layout"):
             parts.append(str(value))
         else:

@@ -92,6 +92,19 @@ LAYOUTS: tuple[str, ...] = (
     "far",
 )
 
+#: What the backward pass is given for each output, and how it lies in memory. Every level but "none"
+#: observes gradients in place of outputs.
+COTANGENTS: tuple[str, ...] = (
+    "none",
+    "random",
+    "one-hot",  # one element of each output alone
+    "zero",
+    "expanded",  # ones that share one element (stride 0), as `out.sum().backward()` gives
+    "sliced",  # random, every other element of a storage twice as wide
+    "transposed",  # random, the last two axes swapped in memory
+    "twice",  # random, through one graph a second time: the second gradients are observed
+)
+
 #: Byte patterns for memory that holds nothing yet. Two poisons, because NaN * 0 shows what
 #: 1e30 * 0 hides, and a maximum hides NaN.
 FILLS: tuple[str, ...] = ("zero", "nan", "finite")

@@ -13,12 +13,13 @@ import torch
 
 from adjudge import arrays
 from adjudge.errors import UsageError
-from adjudge.inputs import layouts, values
+from adjudge.inputs import cotangents, layouts, values
 from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
 from adjudge.oracle import Oracle
+from adjudge.oracle.gradients import GradientOracle, pull
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.worker.client import Call, RunRequest, TensorImage
@@ -66,6 +67,11 @@ class CaseBuilder:
         images = self._images(arguments, probe)
         destinations, structure = self._destinations(probe, arguments)
         images.kwargs.update(destinations)
+        if destinations and probe.cotangent != "none":
+            raise OutsideDomain("outputs in memory that the caller gives have no gradient")
+        gradients = self.gradients(probe, arguments) if probe.cotangent != "none" else None
+        if gradients is not None:
+            images = replace(images, cotangents=gradients.images(probe.cotangent))
         calls, first_weights = self._calls(probe, arguments, images, destinations)
         request = RunRequest(
             init_args=arguments.init_args,
@@ -85,6 +91,8 @@ class CaseBuilder:
                 for (name, _), path in zip(destinations.items(), structure.paths, strict=True)
             ),
             structure=structure.words,
+            gradients=gradients.names if gradients is not None else (),
+            twice=probe.cotangent == "twice",
         )
         return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
 
@@ -109,6 +117,54 @@ class CaseBuilder:
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
         return arguments
+
+    def gradients(self, probe: Probe, arguments: Arguments) -> Gradients:
+        """The cotangents of a probe, and which gradients the reference has there.
+
+        Raises:
+            OutsideDomain: it has none, or no output can be laid out so.
+        """
+        given: dict[int, torch.Tensor] = {}
+
+        def draw(index: int, output: torch.Tensor) -> torch.Tensor:
+            shape = tuple(output.shape)
+            drawn = cotangents.values(probe.cotangent, shape, probe.seed, index)
+            given[index] = torch.from_numpy(np.array(drawn)).reshape(shape).to(output.dtype)
+            return given[index]
+
+        found = pull(self.make(probe, arguments)(), arguments, draw)
+        inputs = {name for name, _ in arguments.tensors()}
+        # A candidate that names its parameters otherwise cannot be asked for them.
+        names = tuple(name for name in found if self.by_name or name in inputs)
+        if not names:
+            raise OutsideDomain("the reference has no gradient")
+        return Gradients(
+            names=names,
+            cotangents=tuple(given.get(i) for i in range(max(given) + 1)),
+        )
+
+    def pulled(
+        self, probe: Probe, reference: Callable[..., Any], arguments: Arguments
+    ) -> list[tuple[str, torch.Tensor]]:
+        """The gradients of `reference`, which may have been called before, by name."""
+        drawn = self.gradients(probe, arguments).cotangents
+
+        def given(index: int, output: torch.Tensor) -> torch.Tensor:
+            found = drawn[index] if index < len(drawn) else None
+            return torch.zeros_like(output) if found is None else found
+
+        return list(pull(reference, arguments, given).items())
+
+    def gradient_oracle(self, probe: Probe, arguments: Arguments) -> GradientOracle:
+        found = self.gradients(probe, arguments)
+        return GradientOracle(
+            self.make(probe, arguments),
+            arguments,
+            generic=is_generic(probe),
+            cotangents=found.cotangents,
+            names=found.names,
+            seed=probe.seed,
+        )
 
     def make(self, probe: Probe, arguments: Arguments) -> Callable[[], Callable[..., Any]]:
         """A factory of fresh references for the case."""
@@ -144,27 +200,36 @@ class CaseBuilder:
     ) -> tuple[tuple[Call, ...], Weights | None]:
         weights = self.weights(probe, arguments)
         if not probe.history:
-            return (Call(args=images.args, kwargs=images.kwargs),), weights
+            return (
+                Call(args=images.args, kwargs=images.kwargs, cotangents=images.cotangents),
+            ), weights
         calls: list[Call] = []
         last: dict[str, Any] = {}
         first = weights
         for name in probe.history:
             if name == "same":
-                calls.append(Call(args=images.args, kwargs=images.kwargs))
+                calls.append(
+                    Call(args=images.args, kwargs=images.kwargs, cotangents=images.cotangents)
+                )
             elif name == "parameter":
                 if weights is None:
                     raise OutsideDomain("parameters can be changed only where they match by name")
                 redrawn = replace(probe, weights="redrawn")
                 other = self.weights(redrawn, arguments, seed=WEIGHT_SEED + 1)
                 first, last["weights"] = other, weights
-                calls.append(Call(args=images.args, kwargs=images.kwargs))
+                calls.append(
+                    Call(args=images.args, kwargs=images.kwargs, cotangents=images.cotangents)
+                )
             else:
                 shifted = replace(probe, seed=probe.seed + OTHER, special="none")
                 drawn = self._images(self.arguments(shifted), shifted)
-                calls.append(Call(args=drawn.args, kwargs={**drawn.kwargs, **destinations}))
+                given = {**drawn.kwargs, **destinations}
+                calls.append(Call(args=drawn.args, kwargs=given, cotangents=images.cotangents))
                 if name == "in-place":
                     last["in_place_of"] = len(calls) - 1
-        calls.append(Call(args=images.args, kwargs=images.kwargs, **last))
+        calls.append(
+            Call(args=images.args, kwargs=images.kwargs, cotangents=images.cotangents, **last)
+        )
         return tuple(calls), first
 
     def _destinations(
@@ -235,6 +300,34 @@ class _Structure:
 class _Images:
     args: Any
     kwargs: Any
+    cotangents: tuple[TensorImage | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradients:
+    """What is asked of the backward pass at one point."""
+
+    #: Inputs and parameters that the reference has a gradient for.
+    names: tuple[str, ...]
+    #: One for each tensor that the reference returns, None for those without gradient.
+    cotangents: tuple[torch.Tensor | None, ...]
+
+    def images(self, kind: str) -> tuple[TensorImage | None, ...]:
+        """The cotangents as they lie in memory.
+
+        Raises:
+            OutsideDomain: none of them can lie so.
+        """
+        plans = [
+            None if t is None else cotangents.plan(kind, tuple(t.shape), t.element_size())
+            for t in self.cotangents
+        ]
+        if cotangents.has_layout(kind) and not any(plans):
+            raise OutsideDomain(f"no output of this task can have a cotangent that is {kind}")
+        return tuple(
+            None if t is None else _image(t, plan)
+            for t, plan in zip(self.cotangents, plans, strict=True)
+        )
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from adjudge.gates.reading import (
     state,
     unusual,
 )
+from adjudge.inputs.cotangents import SAME_VALUES
 from adjudge.inputs.levels import SUMS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
@@ -284,11 +285,15 @@ class Docket:
             self._oracles.move_to_end(point)
             return self._oracles[point]
         arguments = case.arguments if case is not None else self.builder.arguments(point)
-        oracle = Oracle(
-            self.builder.make(point, arguments),
-            arguments,
-            generic=is_generic(point),
-            seed=point.seed,
+        oracle = (
+            Oracle(
+                self.builder.make(point, arguments),
+                arguments,
+                generic=is_generic(point),
+                seed=point.seed,
+            )
+            if point.cotangent == "none"
+            else self.builder.gradient_oracle(point, arguments)
         )
         self._oracles[point] = oracle
         if len(self._oracles) > KEPT_ORACLES:
@@ -409,9 +414,11 @@ class Docket:
                 earlier = self.builder.arguments(replace(probe, seed=probe.seed + 1))
             answer(reference, earlier.copied())
         result = answer(reference, arguments.copied())
+        found = arrays.tensors_in(result)
+        if probe.cotangent != "none":
+            found = self.builder.pulled(probe, reference, arguments)
         return tuple(
-            f"{t.dtype}{tuple(t.shape)}{hash(arrays.to_numpy(t).tobytes())}"
-            for _, t in arrays.tensors_in(result)
+            f"{t.dtype}{tuple(t.shape)}{hash(arrays.to_numpy(t).tobytes())}" for _, t in found
         )
 
 
@@ -478,4 +485,6 @@ def _size(probe: Probe) -> int:
 
 def _value_point(probe: Probe) -> Probe:
     plain = probe.without(_VALUE_FREE)
+    if plain.cotangent in SAME_VALUES:
+        plain = replace(plain, cotangent="random")
     return plain.without(["layout"]) if probe.layout in _VALUE_FREE_LAYOUTS else plain

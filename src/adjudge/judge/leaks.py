@@ -75,7 +75,7 @@ def _evidence(probe: Probe, seen: Observation, fresh: Observation) -> Violation:
         probe=probe,
         signature="state",
         message="answers otherwise once other calls, on other instances, were made in its process",
-        where=f"output{where}",
+        where=where,
         index=index,
         expected=expected,
         got=got,

@@ -90,6 +90,9 @@ def scout(
             runs.append((at_native, there))
     launches = observation.launches
     writes, aliases = reference_habits(builder, case)
+    gradients = _gradients(builder, replace(case.probe, cotangent="random"), runner, observation)
+    if gradients is not None:
+        runs.append(gradients)
     discovery = Discovery(
         sizes=base,
         base=base,
@@ -102,8 +105,37 @@ def scout(
         weights=weights,
         reference_writes=writes,
         reference_aliases=aliases,
+        differentiable=gradients[0].request.gradients if gradients is not None else (),
+        gradients=gradients is not None and _offered(builder, observation, gradients[1]),
     )
     return Scouted(discovery=discovery, builder=builder, runs=tuple(runs), no_native=no_native)
+
+
+def _gradients(
+    builder: CaseBuilder, probe: Probe, runner: Runner, forward: Observation
+) -> tuple[Case, Observation] | None:
+    """One backward pass at the base point; None where the reference has none or the candidate does
+    not even answer."""
+    if not forward.answered:
+        return None
+    try:
+        case = builder.build(probe)
+    except OutsideDomain:
+        return None
+    return case, runner.run(case)
+
+
+def _offered(builder: CaseBuilder, forward: Observation, backward: Observation) -> bool:
+    """Whether the candidate means to be differentiated.
+
+    A kernel that no backward stands for cuts the graph without a word. Around it gradients may still
+    flow (a residual, a bias), and they are wrong; but nobody has offered them.
+    """
+    if not backward.answered or backward.disconnected:
+        return backward.status is Status.RAISED and not forward.launches
+    return backward.backward in ("explicit", "function") or (
+        backward.backward == "autograd" and not forward.launches
+    )
 
 
 def _conditioned(builder: CaseBuilder, base: Sizes) -> Sizes:

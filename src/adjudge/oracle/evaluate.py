@@ -79,7 +79,7 @@ class Oracle:
         Raises:
             OutsideDomain: the reference does not answer.
         """
-        self.structure, leaves = _leaves(answer(self._make(), self._arguments.copied()))
+        self.structure, leaves = self._evaluated(self._make(), self._arguments.copied())
         return leaves
 
     @cached_property
@@ -347,7 +347,7 @@ class Oracle:
         if largest is None:
             return [np.ones(leaf.data.shape, dtype=bool) for leaf in self.native]
         try:
-            _, leaves = _leaves(answer(self._make(), largest))
+            _, leaves = self._evaluated(self._make(), largest)
         except OutsideDomain:
             return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.native]
         return [
@@ -364,8 +364,21 @@ class Oracle:
             reference = copy.deepcopy(reference)
         wide = self._wide_arguments if arguments is None else _double(arguments)
         with lifting(mode, widening=self._holds_tensors):
-            result = answer(reference, wide.copied())
-        return _leaves(result)[1]
+            return self._evaluated(reference, wide.copied())[1]
+
+    def _evaluated(
+        self, reference: Callable[..., Any], arguments: Arguments
+    ) -> tuple[str, list[Leaf]]:
+        """What is judged of the reference (its outputs): structure in words, and leaves.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        return _leaves(answer(reference, arguments))
+
+    def unsettled(self, found: Regime) -> list[Array] | None:
+        """Where an element hangs on a choice that rounding decides; None where none can."""
+        return None
 
 
 def _double(arguments: Arguments) -> Arguments:

@@ -23,8 +23,9 @@ import numpy as np
 import torch
 
 from adjudge import arrays
+from adjudge.observation import GRADIENT
 from adjudge.weights import construct, described
-from adjudge.worker import integrity, memory, protocol, runners, sandbox
+from adjudge.worker import gradients, integrity, memory, protocol, runners, sandbox
 from adjudge.worker.interpreter.session import Log, Unsupported
 
 #: Calls whose outputs are kept alive, to see whether a later call changes them.
@@ -84,6 +85,8 @@ class _Session:
         self._folder = folder
         self._settings = settings
         self._entry: Any = None
+        self._entry_name = ""
+        self._module: Any = None
         self._kind = "module"
         self._path = str(folder / "candidate.py")
         os.environ["TMPDIR"] = os.environ["TRITON_CACHE_DIR"] = str(folder)
@@ -123,7 +126,7 @@ class _Session:
                 target: Any = module
                 for part in header["entry"].split("."):
                     target = getattr(target, part)
-                self._entry = target
+                self._entry, self._entry_name, self._module = target, header["entry"], module
         except BaseException as error:
             return {"status": "raised", **self._raised(error, "load")}
         return {"status": "loaded"}
@@ -156,6 +159,9 @@ class _Session:
         if header.get("dtype") and isinstance(built, torch.nn.Module):
             built = built.to(arrays.torch_dtype(header["dtype"]))
         return self.runner.module(built) if isinstance(built, torch.nn.Module) else built
+
+    def explicit_backward(self, built: Any) -> Any:
+        return gradients.explicit_backward(built, self._module, self._entry_name)
 
     def decoded(self, node: Any, shared: mmap.mmap) -> Any:
         """The arguments that the judge has sent, tensors placed where the runner has them."""
@@ -209,6 +215,7 @@ class _Session:
             "call_digests": run.digests,
             "earlier_output_changed": run.earlier_changed(),
             "seconds": run.seconds,
+            **run.gradient_facts(),
             **self._facts(run, run.log),
         }
         return reply, fd
@@ -284,6 +291,7 @@ class _Run:
         self._inputs: list[tuple[str, torch.Tensor]] = []
         self._state: dict[str, bytes] = {}
         self._earlier: list[tuple[torch.Tensor, bytes]] = []
+        self._pulled: gradients.Pulled | None = None
         self.log: Log | None = None
 
     def execute(self) -> None:
@@ -304,7 +312,7 @@ class _Run:
                     *arrays.tensors_in(kwargs, "kwargs"),
                 ]
                 self._state = {n: arrays.to_numpy(t).tobytes() for n, t in self._named_state()}
-            self._call(args, kwargs, last, returns=header["returns"])
+            self._call(call, args, kwargs, last)
             self.live_bytes.append(self._alive())
 
     def _alive(self) -> int:
@@ -337,16 +345,20 @@ class _Run:
             if name in own:
                 own[name].copy_(tensor)
 
-    def _call(self, args: Any, kwargs: Any, last: bool, *, returns: bool) -> None:
+    def _call(self, call: dict[str, Any], args: Any, kwargs: Any, last: bool) -> None:
         self.phase = "call"
+        cotangents = self._session.decoded(call["cotangents"], self._shared)
         start = time.perf_counter()
-        result = self._built(*args, **kwargs)
+        result = None
+        if self._header["gradients"]:
+            self._pulled = self._differentiated(args, kwargs, cotangents)
+        else:
+            result = self._built(*args, **kwargs)
         self._session.runner.wait()
         self.seconds = time.perf_counter() - start
         if last:
             self._session.runner.give_back(self._shared)
-        # Where the caller gives the memory of the outputs, what is returned is nobody's matter.
-        self.structure, leaves = _flattened(result) if returns else ("none", [])
+        self.structure, leaves = self._observed(result)
         for _, leaf in leaves:
             if isinstance(leaf, torch.Tensor) and type(leaf) not in (
                 torch.Tensor,
@@ -358,8 +370,35 @@ class _Run:
         self.digests.append(hashlib.sha256(b"".join(raw)).hexdigest())
         if last:
             self._result = leaves
-        elif len(self._earlier) < _KEPT_ALIVE:
+        elif self._pulled is None and len(self._earlier) < _KEPT_ALIVE:
             self._earlier += list(zip(tensors, raw, strict=True))
+
+    def _observed(self, result: Any) -> tuple[str, list[tuple[str, Any]]]:
+        if self._pulled is not None:
+            return _gradient_leaves(self._pulled)
+        # Where the caller gives the memory of the outputs, what is returned is nobody's matter.
+        return _flattened(result) if self._header["returns"] else ("none", [])
+
+    def _differentiated(self, args: Any, kwargs: Any, cotangents: Any) -> gradients.Pulled:
+        return gradients.pull(
+            self._built,
+            self._session.explicit_backward(self._built),
+            args,
+            kwargs,
+            wanted=self._header["gradients"],
+            cotangents=cotangents,
+            twice=self._header["twice"],
+        )
+
+    def gradient_facts(self) -> dict[str, Any]:
+        if self._pulled is None:
+            return {}
+        found = self._pulled
+        return {
+            "backward": found.backward,
+            "missing": [name for name, gradient in found.gradients.items() if gradient is None],
+            "disconnected": list(found.disconnected),
+        }
 
     def _named_state(self) -> list[tuple[str, torch.Tensor]]:
         if not isinstance(self._built, torch.nn.Module):
@@ -400,10 +439,12 @@ class _Run:
         self, path: str, tensor: torch.Tensor, start: int, nbytes: int, scalar: bool
     ) -> dict[str, Any]:
         earlier = {_storage(t) for t, _ in self._earlier if t.numel()}
+        # A gradient may be its cotangent, or a buffer of the candidate's: autograd copies what it keeps.
+        held = [*self._inputs, *self._named_state()] if self._pulled is None else []
         shared = [
             name
-            for name, held in [*self._inputs, *self._named_state()]
-            if tensor.numel() and held.numel() and _storage(held) == _storage(tensor)
+            for name, other in held
+            if tensor.numel() and other.numel() and _storage(other) == _storage(tensor)
         ]
         return {
             "path": path,
@@ -422,6 +463,23 @@ class _Run:
 
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+def _gradient_leaves(pulled: gradients.Pulled) -> tuple[str, list[tuple[str, Any]]]:
+    """As `_flattened`; a missing gradient is "none".
+
+    Raises:
+        _Unreadable: what stands for a gradient is no tensor.
+    """
+    leaves: list[tuple[str, Any]] = []
+    for name, gradient in pulled.gradients.items():
+        if gradient is None:
+            continue
+        if not isinstance(gradient, torch.Tensor) or gradient.layout != torch.strided:
+            raise _Unreadable(f"the gradient of {name} is a {type(gradient).__name__}")
+        leaves.append((f"{GRADIENT}{name}", gradient))
+    words = ["none" if g is None else "tensor" for g in pulled.gradients.values()]
+    return f"({', '.join(words)})", leaves
 
 
 def _flattened(result: Any) -> tuple[str, list[tuple[str, Any]]]:

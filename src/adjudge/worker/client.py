@@ -45,6 +45,9 @@ class Call:
     weights: Mapping[str, npt.NDArray[Any]] | None = None
     #: Index of an earlier call whose tensors are used again, filled with this call's values.
     in_place_of: int | None = None
+    #: One TensorImage for each tensor that the reference returns, None for those without gradient;
+    #: empty where no gradients are asked for.
+    cotangents: tuple[TensorImage | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,10 @@ class RunRequest:
     destinations: tuple[tuple[str, str], ...] = ()
     #: How those outputs are nested, in words.
     structure: str = ""
+    #: Inputs and parameters whose gradients are observed in place of the outputs, by name.
+    gradients: tuple[str, ...] = ()
+    #: The backward pass runs a second time through one graph, and is then observed.
+    twice: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +292,7 @@ class Worker:
                     "kwargs": arena.tree(call.kwargs, f"{prefix}kwargs"),
                     "weights": None if call.weights is None else arena.weights(call.weights),
                     "in_place_of": call.in_place_of,
+                    "cotangents": arena.tree(call.cotangents, f"{prefix}cotangents"),
                 }
             )
         return {
@@ -302,6 +310,8 @@ class Worker:
             "dtype": request.dtype,
             "training": request.training,
             "returns": not request.destinations,
+            "gradients": list(request.gradients),
+            "twice": request.twice,
         }
 
     def _send(

@@ -74,6 +74,9 @@ class _Reply(_Strict):
     sandbox_notes: list[str] = Field(default_factory=list, max_length=1000)
     call_digests: list[str] = Field(default_factory=list, max_length=1000)
     earlier_output_changed: bool = False
+    backward: str = Field("", pattern="^(autograd|function|explicit|)$")
+    missing: list[str] = Field(default_factory=list, max_length=100_000)
+    disconnected: list[str] = Field(default_factory=list, max_length=10_000)
     peak_bytes: int = 0
     live_bytes: list[int] = Field(default_factory=list, max_length=1000)
     library: list[str] = Field(default_factory=list, max_length=1000)
@@ -111,6 +114,9 @@ def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
             sandbox_notes=tuple(text[:300] for text in found.sandbox_notes),
             call_digests=tuple(found.call_digests),
             earlier_output_changed=found.earlier_output_changed,
+            backward=found.backward,
+            missing=tuple(name[:500] for name in found.missing),
+            disconnected=tuple(path[:500] for path in found.disconnected),
             peak_bytes=found.peak_bytes,
             live_bytes=tuple(found.live_bytes),
             library=tuple(name[:100] for name in found.library),
