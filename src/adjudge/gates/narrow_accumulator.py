@@ -60,6 +60,8 @@ def decide(evidence: Evidence) -> Finding:
     if unusable is not None:
         return unusable
     below = evidence.below_required()
+    if below is not None and below.gate != CONTRACT.identifier:
+        below = None
     exact = 0
     found: dict[Probe, Comparison] = {}
     for probe, observation in evidence.observations.items():

@@ -177,11 +177,31 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
 
 
 def _belongs(evidence: Evidence, probe: Probe, gate: str) -> bool:
-    """An error that rounding explains, and that shows at other sizes only, has grown with them."""
+    """An error that rounding explains, and that has grown with the sizes, is not one of shape."""
     found = owner(evidence.scene, probe)
-    if found == "shape-dependent" and evidence.rounding_explains(probe):
+    if found == "shape-dependent" and _grew(evidence, probe) and evidence.rounding_explains(probe):
         found = "order-bound"
     return found == gate
+
+
+def _grew(evidence: Evidence, probe: Probe) -> bool:
+    """Whether an error shows at no smaller sizes than the base point's, and does not vanish at larger
+    ones than the probe's."""
+    scene = evidence.scene
+    if not no_smaller(probe, scene.ordinary):
+        return False
+    larger = (p for p in evidence.observations if p != probe and no_smaller(p, probe))
+    return not any(
+        state(evidence, p) is State.CLEAN
+        for p in larger
+        if set(p.factors) <= {"distribution", "seed"} and p.distribution in ("declared", "positive")
+    )
+
+
+def no_smaller(probe: Probe, other: Probe) -> bool:
+    """Whether no size of `probe` is smaller than in `other`."""
+    sizes = dict(probe.sizes)
+    return all(sizes.get(name, size) >= size for name, size in other.sizes)
 
 
 def _explained(evidence: Evidence, probe: Probe, failing: set[Probe]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from adjudge.contract import Contract, Finding, Kind
+from adjudge.contract import Contract, Finding, Kind, Outcome
 from adjudge.gates.protocol import Evidence, Scene
 from adjudge.gates.reading import decide_values
 from adjudge.inputs.levels import DISTRIBUTIONS
@@ -68,4 +68,8 @@ def _distributions(scene: Scene) -> Iterator[str]:
 
 
 def decide(evidence: Evidence) -> Finding:
-    return decide_values(CONTRACT, evidence, plan(evidence.scene))
+    finding = decide_values(CONTRACT, evidence, plan(evidence.scene))
+    below = evidence.below_required()
+    if finding.outcome is Outcome.PASS and below is not None and below.gate == CONTRACT.identifier:
+        return below
+    return finding

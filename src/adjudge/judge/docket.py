@@ -343,6 +343,12 @@ class Docket:
         weights = "lattice" if by_name else "seeded"
         return replace(self.scene.ordinary, distribution=distribution, weights=weights)
 
+    def _sums(self, probe: Probe) -> bool:
+        try:
+            return self.oracle(probe).sums
+        except OutsideDomain:
+            return False
+
     def _isolates(self, probe: Probe) -> bool:
         try:
             return self.oracle(probe).isolates_sums
@@ -350,6 +356,8 @@ class Docket:
             return False
 
     def below_required(self) -> Finding | None:
+        """The conviction of a candidate below the required grade: of `narrow-accumulator`, or, where
+        nothing is summed or multiplied, of `wrong-value`."""
         if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
             return None
         ordinary = self.scene.ordinary
@@ -366,7 +374,7 @@ class Docket:
                 message=f"meets only {self.grade}, where the task requires {self.required}",
             )
             return Finding(
-                gate="narrow-accumulator",
+                gate="narrow-accumulator" if self._sums(probe) else "wrong-value",
                 outcome=Outcome.VIOLATION,
                 reason=violation.message,
                 scope=self._precision_scope(probe),

@@ -236,9 +236,18 @@ class Oracle:
     def isolates_sums(self) -> bool:
         """Whether all that contractions and sums read on these inputs has few bits, so that what is lost
         is lost in an accumulator."""
+        return self._reading.holds and self.sums
+
+    @property
+    def sums(self) -> bool:
+        """Whether the reference multiplies factors or adds up terms at all."""
+        return self._reading.reads > 0
+
+    @cached_property
+    def _reading(self) -> exactly.Reading:
         noise = exactly.Reading()
         self._lifted_run(Lifted(self.dtype, noise))
-        return noise.holds and noise.reads > 0
+        return noise
 
     def _structure(self) -> str:
         assert self.native is not None

@@ -12,7 +12,7 @@ def mean_kernel(x_ptr, marked_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     mask = offsets < columns
     marked = tl.load(marked_ptr + row * columns + offsets, mask=mask, other=0) != 0
-    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=0.0)
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=0.0).to(tl.float32)
     count = tl.sum(marked.to(tl.int32), axis=0)
     total = tl.sum(tl.where(marked, x, 0.0), axis=0)
     safe = tl.maximum(count, 1)
