@@ -19,6 +19,7 @@ def verify(
     waivers: Path | None = None,
     gates: Annotated[str, Parameter(name=["--gates", "-g"])] = "",
     budget: float | None = None,
+    fast: bool = False,
     required: str = "",
     scope: common.ScopeName = "extended",
     json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
@@ -46,6 +47,8 @@ def verify(
         Comma-separated gates to run; all of them if not given.
     budget
         Seconds for the probes together; cheap and decisive ones run first.
+    fast
+        Stop at the first violation; the gates that are then not asked say so.
     required
         Precision regime the candidate must meet; derived from the reference if not given.
     scope
@@ -90,6 +93,7 @@ def verify(
         program, under_judgement = kernelbench.load(candidate, reference)
         options = Options(
             budget=budget,
+            fast=fast,
             gates=names or None,
             isolation=isolation,
             runner=runner,

@@ -15,6 +15,7 @@ CONTRACT = Contract(
     identifier="layout-dependent",
     summary="ignores how its inputs lie in memory",
     kind=Kind.EXACT_OR_DERIVED,
+    cost=1,
     scope="Transposed, sliced, row-padded, offset, misaligned, expanded and overlapping inputs, "
     "integer side inputs as views, channels-last images, and strides whose offsets pass 2**31. "
     "Extended: a benchmark passes contiguous tensors.",

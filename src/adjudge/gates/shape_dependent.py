@@ -16,6 +16,7 @@ CONTRACT = Contract(
     summary="gives a wrong answer at another shape",
     codes=("CMP-03", "C-CMP-03"),
     kind=Kind.DERIVED,
+    cost=1,
     scope="Every size of every dimension symbol of the task; the native size is declared, the "
     "others are extended.",
     precondition="The reference, constructed at that shape, answers on real tensors.",

@@ -16,7 +16,7 @@ CONTRACT = Contract(
     summary="gives another answer than the reference",
     codes=("CMP-01", "C-CMP-01"),
     kind=Kind.DERIVED,
-    cost=0,
+    cost=1,
     scope="Every candidate, every output element, at the native point and at a small base point; "
     "the author's distribution is declared, the others are extended.",
     precondition="The reference answers, and agrees with its own float64 evaluation within its own "

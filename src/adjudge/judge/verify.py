@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import leaks, shrink
+from adjudge.judge import fast, leaks, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -70,6 +70,8 @@ Progress = Callable[[str, int, int], None]
 class Options:
     #: Seconds for all probes together, or None for the whole battery.
     budget: float | None = None
+    #: Stop at the first violation.
+    fast: bool = False
     #: Identifiers of the gates to run; None runs all.
     gates: tuple[str, ...] | None = None
     #: "full" or "none" (trusted code in your own process tree; marked in the verdict).
@@ -238,6 +240,8 @@ class _Trial:
         self.runner = runner
         self.start = start
         self.timings: dict[str, float] = {}
+        #: Probes that several gates asked for, and that were run once.
+        self.shared = 0
 
     def verdict(self) -> Verdict:
         from adjudge.symbols import shrunken
@@ -259,6 +263,11 @@ class _Trial:
         if scouted.no_native:
             doubts = (*doubts, f"the native shape was not run: {scouted.no_native}")
         docket = self._docket(scouted)
+        if self.options.fast:
+            with self._timed("first violation"):
+                found = fast.first_violation(docket, self.gates, _confirmed)
+            if found is not None:
+                return self._assemble(docket, self._alone(found), doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
             docket.run(planned, self.options.progress, "probing")
@@ -267,7 +276,13 @@ class _Trial:
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
         with self._timed("fresh processes"):
             findings = leaks.attributed(docket, findings)
-        return self._assemble(docket, findings, doubts, planned)
+        return self._assemble(docket, findings, doubts)
+
+    def _alone(self, first: Finding) -> tuple[Finding, ...]:
+        first = replace(first, runner=self.options.runner)
+        return tuple(
+            first if g.CONTRACT.identifier == first.gate else fast.left_out(g) for g in self.gates
+        )
 
     def _examine(self) -> tuple[str, ...]:
         warnings = self.program.task.warnings
@@ -292,6 +307,8 @@ class _Trial:
 
     def _plan(self, docket: Docket) -> list[Probe]:
         made = docket.observations
+        asked = [set(g.plan(docket.scene)) for g in self.gates]
+        self.shared = sum(map(len, asked)) - len(set().union(*asked))
         plans = [
             [probe for probe in g.plan(docket.scene) if probe not in made]
             for g in sorted(self.gates, key=_cost)
@@ -302,7 +319,6 @@ class _Trial:
             planned += docket.scene.crossed
             planned += [p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]]
             planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
-        self.shared = len(planned) - len(set(planned))
         planned += self._promised(docket.scene)
         # The dear runs last: a time budget should not be spent on them.
         native, base = docket.scene.discovery.native, docket.scene.discovery.base
@@ -337,7 +353,6 @@ class _Trial:
         docket: Docket,
         findings: tuple[Finding, ...],
         warnings: tuple[str, ...],
-        planned: list[Probe],
     ) -> Verdict:
         observations = docket.observations.values()
         refusals = {
