@@ -44,8 +44,10 @@ class KernelBenchProgram:
         self._groups: dict[str, tuple[Site, ...]] = {}
         self._namespaces = lru_cache(maxsize=256)(self._namespace)
         declared = Declared(kernel=bool(namespace.get(KERNEL_DEMANDED, False)))
-        bare = Task(name=name, frontend="kernelbench", source=source, path=path, declared=declared)
-        self._task = replace(bare, **self._described())
+        self._task = Task(
+            name=name, frontend="kernelbench", source=source, path=path, declared=declared
+        )
+        self._task = replace(self._task, **self._described())
         symbols, self._groups = discover(self, sites(self._tree))
         self._task = replace(self._task, symbols=symbols)
         self._task = replace(self._task, inputs=self._ranged())
@@ -135,7 +137,7 @@ class KernelBenchProgram:
         return {
             "inputs": specs,
             "parameters": self._parameters(),
-            "declared": Declared(training=requires_grad(arguments)),
+            "declared": replace(self._task.declared, training=requires_grad(arguments)),
         }
 
     def _ranged(self) -> tuple[TensorSpec, ...]:
