@@ -11,7 +11,7 @@ demo: $(READY)
 	$(VENV)/bin/adjudge demo examples
 
 test: $(READY) lint
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
