@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import corpus
+import farm
 
 from adjudge.contract import Outcome
 from adjudge.errors import UsageError
@@ -70,35 +72,44 @@ def decided(line: dict[str, Any]) -> bool:
     return all(findings.get(g) in ("pass", "violation", "refusal") for g in CORE)
 
 
+@dataclass(frozen=True)
+class Job:
+    row: corpus.Row
+    budget: float
+    runner: str
+
+
+def line_of(job: Job) -> dict[str, Any]:
+    """The record of one job, in a process of the farm."""
+    try:
+        return judge(job.row, farm.zygote(), job.budget, job.runner)
+    except UsageError as error:
+        return _fault(job.row, f"not judged: {error}")
+    except Exception as error:
+        return _fault(job.row, f"{type(error).__name__}: {error}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
-    parser.add_argument("--shard", default="0/1", help="this part of the kernels, out of how many")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--runner", default="interpret", choices=("interpret", "cuda"))
     options = parser.parse_args()
-    part, parts = map(int, options.shard.split("/"))
     lines = []
     if options.out.exists():
         lines = [json.loads(line) for line in options.out.read_text().splitlines()]
     done = {line["sha"] for line in lines if line["gates"] == gates_digest()}
-    with Zygote.start(runner=options.runner) as zygote:
-        for row in corpus.first_accepted(options.corpus, options.count)[part::parts]:
-            if row["sha"] in done:
-                continue
-            try:
-                line = judge(row, zygote, options.budget, options.runner)
-            except UsageError as error:
-                line = _fault(row, f"not judged: {error}")
-            except Exception as error:
-                line = _fault(row, f"{type(error).__name__}: {error}")
-            lines.append(line)
-            with options.out.open("a") as sink:
-                sink.write(json.dumps(line) + "\n")
-            convicted = [v["gate"] for v in line.get("violations", [])]
-            print(row["problem"], line.get("standing", line.get("fault")), convicted, flush=True)
+    rows = corpus.first_accepted(options.corpus, options.count)
+    jobs = [Job(row, options.budget, options.runner) for row in rows if row["sha"] not in done]
+    for line in farm.answers(line_of, jobs, options.jobs, runner=options.runner):
+        lines.append(line)
+        with options.out.open("a") as sink:
+            sink.write(json.dumps(line) + "\n")
+        convicted = [v["gate"] for v in line.get("violations", [])]
+        print(line["problem"], line.get("standing", line.get("fault")), convicted, flush=True)
     current = [line for line in lines if line["gates"] == gates_digest()]
     print(f"{sum(map(decided, current))} of {len(current)} have {', '.join(CORE)} all decided")
 

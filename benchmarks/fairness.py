@@ -13,11 +13,12 @@ import argparse
 import json
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import corpus
+import farm
 import mutants
 import torch
 
@@ -29,7 +30,6 @@ from adjudge.judge.verify import RUN_SECONDS, Options, verify
 from adjudge.program import Arguments, Program
 from adjudge.symbols import shrunken
 from adjudge.weights import construct
-from adjudge.worker.client import Zygote
 
 #: Seconds for one run where it may compile: a deep model's graph on one core.
 COMPILE_SECONDS = 120.0
@@ -96,6 +96,40 @@ def _kinds(reference: str, compiled: bool, planted: bool) -> dict[str, str]:
     )
 
 
+@dataclass(frozen=True)
+class Job:
+    row: corpus.Row
+    kind: str
+    source: str
+    budget: float
+
+    @property
+    def compiled(self) -> bool:
+        return self.kind == "compiled"
+
+
+def line_of(job: Job) -> dict[str, Any]:
+    """The record of one job, in a process of the farm."""
+    honest = job.kind in ("reference", "compiled")
+    how = Options(
+        zygote=farm.zygote(),
+        # What is planted shows in the cheap probes or hardly at all.
+        budget=job.budget if honest else job.budget / 2,
+        examine=False,
+        face="cpu" if job.compiled else "cuda",
+        allow_compiler=job.compiled,
+        timeout=COMPILE_SECONDS if job.compiled else RUN_SECONDS,
+    )
+    try:
+        program = kernelbench.KernelBenchProgram(job.row["reference"], job.row["problem"])
+        vacuous = "" if honest else planted_in_vain(program, job.source)
+        if vacuous:
+            return _unjudged(job.row, job.kind, standing=vacuous, findings={})
+        return judge(program, job.row, job.kind, job.source, how)
+    except Exception as error:
+        return _unjudged(job.row, job.kind, fault=f"{type(error).__name__}: {error}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
@@ -104,7 +138,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="substring of the problem's name")
     parser.add_argument("--no-mutants", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="judge torch.compile of each")
-    parser.add_argument("--shard", default="0/1", help="this part of the tasks, out of how many")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
     options = parser.parse_args()
     done = set()
@@ -113,42 +147,24 @@ def main() -> None:
             held = json.loads(line)
             if held["gates"] == gates_digest():
                 done.add((held["problem"], held["kind"]))
-    compiled = options.compiled
-    face = "cpu" if compiled else "cuda"
-    with Zygote.start(isolation="full", face=face, allow_compiler=compiled) as zygote:
-        how = Options(
-            zygote=zygote,
-            budget=options.budget,
-            examine=False,
-            face=face,
-            allow_compiler=compiled,
-            timeout=COMPILE_SECONDS if compiled else RUN_SECONDS,
-        )
-        part, parts = map(int, options.shard.split("/"))
-        for row in corpus.tasks(options.corpus, per_level=options.per_level)[part::parts]:
-            if options.only not in row["problem"]:
-                continue
-            kinds = _kinds(row["reference"], compiled, not options.no_mutants)
-            kinds = {k: text for k, text in kinds.items() if (row["problem"], k) not in done}
-            if not kinds:
-                continue
-            program = kernelbench.KernelBenchProgram(row["reference"], row["problem"])
-            for kind, source in kinds.items():
-                try:
-                    honest = kind in ("reference", "compiled")
-                    # What is planted shows in the cheap probes or hardly at all.
-                    kind_how = how if honest else replace(how, budget=options.budget / 2)
-                    vacuous = "" if honest else planted_in_vain(program, source)
-                    if vacuous:
-                        line = _unjudged(row, kind, standing=vacuous, findings={})
-                    else:
-                        line = judge(program, row, kind, source, kind_how)
-                except Exception as error:
-                    line = _unjudged(row, kind, fault=f"{type(error).__name__}: {error}")
-                with options.out.open("a") as sink:
-                    sink.write(json.dumps(line) + "\n")
-                shown = line.get("fault") or Counter(line["findings"].values())
-                print(row["problem"], kind, line.get("standing", "FAULT"), shown, flush=True)
+    jobs = [
+        Job(row, kind, source, options.budget)
+        for row in corpus.tasks(options.corpus, per_level=options.per_level)
+        if options.only in row["problem"]
+        for kind, source in _kinds(
+            row["reference"], options.compiled, not options.no_mutants
+        ).items()
+        if (row["problem"], kind) not in done
+    ]
+    # The deep ones take longest: begun last, they would be waited for alone.
+    jobs.sort(key=lambda job: -job.row["level"])
+    face = "cpu" if options.compiled else "cuda"
+    found = farm.answers(line_of, jobs, options.jobs, face=face, allow_compiler=options.compiled)
+    for line in found:
+        with options.out.open("a") as sink:
+            sink.write(json.dumps(line) + "\n")
+        shown = line.get("fault") or Counter(line["findings"].values())
+        print(line["problem"], line["kind"], line.get("standing", "FAULT"), shown, flush=True)
 
 
 if __name__ == "__main__":

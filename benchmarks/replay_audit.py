@@ -54,6 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.record.read_text().splitlines()]
     convicted = {line["sha"]: line["violations"] for line in lines if line.get("violations")}
@@ -61,8 +62,8 @@ def main() -> int:
     jobs = [(rows[sha], violations) for sha, violations in convicted.items()]
     total, lost = 0, 0
     context = multiprocessing.get_context("spawn")
-    with context.Pool(1, maxtasksperchild=1) as pool:
-        for answers in pool.imap(replayed, jobs, chunksize=1):
+    with context.Pool(options.jobs, maxtasksperchild=1) as pool:
+        for answers in pool.imap_unordered(replayed, jobs, chunksize=1):
             for problem, gate, words in answers:
                 total += 1
                 if words:
