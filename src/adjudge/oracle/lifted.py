@@ -37,6 +37,11 @@ def _core() -> dict[Any, Callable[..., Any]]:
 class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Float64 evaluation; with `noise`, every primitive operation errs as the regime allows."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and saying so would import torch's compiler: three seconds."""
+        return False
+
     def __init__(self, native: torch.dtype, noise: rules.Noise | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._native = native
