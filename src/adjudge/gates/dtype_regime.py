@@ -27,6 +27,9 @@ CONTRACT = Contract(
     signature="An element beyond its bound; an answer in another dtype; a crash.",
 )
 
+#: Fields of `task.Declared` that this gate judges by.
+READS = ("dtypes",)
+
 
 def plan(scene: Scene) -> Iterable[Probe]:
     native = {spec.dtype for spec in scene.task.inputs}

@@ -45,6 +45,9 @@ CONTRACT = Contract(
     signature="An element of a gradient beyond its bound, or a gradient that is missing.",
 )
 
+#: Fields of `task.Declared` that this gate judges by.
+READS = ("training",)
+
 #: The first probe, by which it is known whether the candidate has gradients at all.
 FIRST = "random"
 #: Crossed probes of which a gradient is asked: several kinds at sizes and layouts off the base.

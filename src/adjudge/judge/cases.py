@@ -13,7 +13,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.errors import UsageError
-from adjudge.inputs import cotangents, layouts, values
+from adjudge.inputs import batches, cotangents, layouts, values
 from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
@@ -30,6 +30,10 @@ from adjudge.worker.protocol import FILL_BYTES
 WEIGHT_SEED = 42
 #: Added to a probe's seed for the "other" content of a history.
 OTHER = 104_729
+
+#: Float64 answers of a row alone and in its batch agree to this part of the largest: libraries sum in
+#: another order at another size, and float32 could not tell them apart (2**-24).
+ALIKE = 2.0**-36
 
 Weights = Mapping[str, npt.NDArray[Any]]
 
@@ -64,6 +68,8 @@ class CaseBuilder:
             # A candidate that fills its own parameters otherwise would draw others.
             raise OutsideDomain("parameters can be redrawn only where they match by name")
         arguments = self.arguments(probe)
+        if probe.batch != "whole":
+            self._check_rows(probe, arguments)
         images = self._images(arguments, probe)
         destinations, structure = self._destinations(probe, arguments)
         images.kwargs.update(destinations)
@@ -113,10 +119,55 @@ class CaseBuilder:
             arguments = _retyped(arguments, arrays.torch_dtype(probe.dtype))
         if is_scaled(probe):
             arguments = _scaled(arguments, probe.special)
+        if probe.batch != "whole":
+            arguments = self._rows(arguments, probe)
         if probe.layout in ("expanded", "overlapping"):
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
         return arguments
+
+    def _rows(self, arguments: Arguments, probe: Probe) -> Arguments:
+        """The arguments of a part of the batch.
+
+        Raises:
+            OutsideDomain: the task has no batch, or the batch no such part.
+        """
+        symbol = batches.symbol_of(self.program.task)
+        if symbol is None:
+            raise OutsideDomain("the number of rows of the first input is fixed")
+        rows = probe.size(symbol.name)
+        found = batches.span(probe.batch, rows)
+        if found is None:
+            raise OutsideDomain(f"a batch of {rows} has no such part")
+        start, length = found
+
+        def cut(path: str, value: Any) -> Any:
+            for name, axis in symbol.axes:
+                if name == path:
+                    if value.shape[axis] != rows:
+                        raise OutsideDomain(f"{path} has more than one row for each of the batch")
+                    value = value.narrow(axis, start, length).contiguous()
+            return value
+
+        return arguments.mapped(cut)
+
+    def _check_rows(self, probe: Probe, arguments: Arguments) -> None:
+        """Raises OutsideDomain: in the reference a row hangs on the other rows of its batch."""
+        symbol = batches.symbol_of(self.program.task)
+        assert symbol is not None
+        whole = self.arguments(probe.without(["batch"]))
+        one, other = (
+            Oracle(self.make(probe, given), given, generic=True).exact
+            for given in (whole, arguments)
+        )
+        for all_rows, leaf in zip(one, other, strict=True):
+            rows = batches.rows_of(
+                all_rows.data, leaf.data.shape, probe.batch, probe.size(symbol.name)
+            )
+            if rows is None or not np.allclose(
+                rows, leaf.data, rtol=ALIKE, atol=ALIKE * _largest(rows), equal_nan=True
+            ):
+                raise OutsideDomain("the reference does not treat the rows of a batch alike")
 
     def gradients(self, probe: Probe, arguments: Arguments) -> Gradients:
         """The cotangents of a probe, and which gradients the reference has there.
@@ -338,6 +389,12 @@ class _Counter:
     def next(self) -> int:
         self.index += 1
         return self.index
+
+
+def _largest(values: npt.NDArray[Any]) -> float:
+    """The largest finite magnitude, 0 if there is none."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size else 0.0
 
 
 def is_generic(probe: Probe) -> bool:

@@ -182,9 +182,12 @@ class Oracle:
         found = comparing.metadata(observation, self.native, self._structure())
         return found or comparing.exactly(observation, self.exact)
 
-    def flushed(self, observation: Observation) -> tuple[int, int]:
+    def flushed(self, observation: Observation, above: float = 0.0) -> tuple[int, int]:
         """(elements that are zero though they should be subnormal, elements that should be): where the
         float64 answer and the native one are both subnormal, and at least two spacings large.
+
+        Args:
+            above: only elements above that share of the least normal number count.
 
         Raises:
             OutsideDomain: the reference does not answer.
@@ -196,7 +199,7 @@ class Oracle:
             if not output.dtype.startswith(("float", "bfloat")):
                 continue
             info = torch.finfo(arrays.torch_dtype(output.dtype))
-            least = 2 * float(info.smallest_normal) * float(info.eps)
+            least = float(info.smallest_normal) * max(2 * float(info.eps), above)
             truth = np.abs(exact.data.astype(np.float64))
             should = (truth >= least) & (truth < float(info.smallest_normal))
             should &= native.data.astype(np.float64) != 0
