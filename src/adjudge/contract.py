@@ -84,7 +84,8 @@ class Contract:
     kind: Kind
     #: Cross-references to the published batteries (CMP, ORD, PRC, EXC, RES, C-...).
     codes: tuple[str, ...] = ()
-    #: 0 cheapest and most decisive; a time budget runs gates in this order.
+    #: Which gates a time budget runs first. 0: a few short runs, or what convicts most often (see
+    #: docs/audits); 2: long runs, or what seldom decides.
     cost: int = 1
 
 

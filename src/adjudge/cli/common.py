@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,9 @@ Isolation = Literal["full", "none"]
 RunnerName = Literal["interpret", "cuda"]
 ScopeName = Literal["declared", "extended"]
 Advance = Callable[[str, int, int], None]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*\Z")
 
 #: Name of the reference that is taken when none is given: the file beside the candidate.
 REFERENCE = "reference.py"
@@ -62,6 +66,23 @@ def exit_code(verdict: Verdict, scope: ScopeName = "extended") -> int:
     if scope == "declared":
         codes[Standing.FRAGILE] = CLEAN
     return codes.get(verdict.standing, VIOLATION)
+
+
+def seconds_of(budget: str) -> float | None:
+    """The seconds in "5s", "500ms", "2m" or "1.5"; None where nothing is given.
+
+    Raises:
+        UsageError: it is no length of time, or none in which a probe could run.
+    """
+    if not budget:
+        return None
+    match = _TIME.match(budget)
+    seconds = float(match[1]) * _UNITS[match[2] or "s"] if match else 0.0
+    if not seconds > 0:
+        raise UsageError(
+            f"--budget {budget}: that is no length of time", todo='Write "5s", "500ms" or "2m".'
+        )
+    return seconds
 
 
 def contract_of(path: Path | None) -> ContractFile | None:

@@ -16,6 +16,7 @@ CONTRACT = Contract(
     summary="gives an ordinary number where the truth is NaN or infinite, or the reverse",
     codes=("EXC-01", "C-EXC-01"),
     kind=Kind.EXACT,
+    cost=0,
     scope="Float inputs; every output element. Extended: a benchmark's own inputs are finite.",
     precondition="The float64 oracle and the native reference agree on the class of the element; "
     "where they differ, or where 0 * inf decides, the element is left out and counted.",

@@ -14,6 +14,7 @@ CONTRACT = Contract(
     identifier="mutates-input",
     summary="writes over its inputs or parameters",
     kind=Kind.EXACT,
+    cost=0,
     scope="Every input tensor, every parameter and buffer, on every run that any gate asks for.",
     precondition="The task does not declare the argument in-place, and the reference itself leaves "
     "it alone.",

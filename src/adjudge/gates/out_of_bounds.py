@@ -16,6 +16,7 @@ CONTRACT = Contract(
     summary="reads or writes memory outside its tensors",
     codes=("C-EXC-02",),
     kind=Kind.EXACT,
+    cost=0,
     scope="Every load, store and atomic of the candidate's kernels; every input and allocation.",
     precondition="None: no input makes an access outside the declared tensors right.",
     postcondition="Every address lies within the storage of a live tensor.",

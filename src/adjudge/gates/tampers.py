@@ -14,6 +14,7 @@ CONTRACT = Contract(
     identifier="tampers",
     summary="interferes with torch, the timers, the machine or the judge",
     kind=Kind.EXACT,
+    cost=0,
     scope="Everything the candidate does while it is loaded, constructed and called.",
     precondition="None.",
     postcondition="torch, triton, the timers and the builtins are what they were; no thread is "

@@ -27,6 +27,7 @@ CONTRACT = Contract(
     summary="gives another gradient than the reference",
     codes=("CMP-02",),
     kind=Kind.EXACT_OR_DERIVED,
+    cost=2,
     scope="Gradients of every floating-point input and of every parameter that is matched by name. "
     "Declared where the task declares training (an input of it requires gradients), else extended.",
     precondition="The reference is differentiable there, the forward answer is right, and the "

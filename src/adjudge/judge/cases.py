@@ -417,7 +417,11 @@ def _scaled(arguments: Arguments, special: str) -> Arguments:
         OutsideDomain: there is no such input.
     """
     power, _, which = special.removeprefix("scaled:").partition("@")
-    floats = [path for path, t in arguments.tensors() if t.is_floating_point()]
+    floats = [
+        path
+        for path, t in arguments.tensors()
+        if t.is_floating_point() and not arrays.is_stored_float(t)
+    ]
     if int(which) >= len(floats):
         raise OutsideDomain(f"there is no float input number {which}")
     chosen = floats[int(which)]
@@ -426,8 +430,10 @@ def _scaled(arguments: Arguments, special: str) -> Arguments:
 
 def _retyped(arguments: Arguments, dtype: torch.dtype) -> Arguments:
     def cast(path: str, value: Any) -> Any:
-        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(dtype) if is_float else value
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        # What is stored in eight bits is data, whatever dtype the task computes in.
+        return value if arrays.is_stored_float(value) else value.to(dtype)
 
     return arguments.mapped(cast)
 
@@ -454,8 +460,8 @@ def _keep_zeros(tied: Arguments, draws: list[Arguments]) -> None:
     ):
         zero = torch.ones(tensor.shape, dtype=torch.bool)
         for _, other in drawn:
-            zero &= other == 0
-        if tensor.is_floating_point() and bool((zero & (tensor != 0)).any()):
+            zero &= arrays.computable(other) == 0
+        if tensor.is_floating_point() and bool((zero & (arrays.computable(tensor) != 0)).any()):
             raise OutsideDomain(f"the layout would fill the zero pattern of {path}")
 
 

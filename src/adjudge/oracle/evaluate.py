@@ -118,7 +118,9 @@ class Oracle:
         if isinstance(reference, torch.nn.Module):
             tensors += list(reference.parameters())
         floats = [t.dtype for t in tensors if t.is_floating_point()]
-        return floats[0] if floats else torch.float32
+        # Nothing is computed in eight bits: such tensors are stored so, and widened before use.
+        computed = [dtype for dtype in floats if dtype.itemsize > 1]
+        return computed[0] if computed else torch.float32
 
     @cached_property
     def required(self) -> str:
@@ -395,7 +397,8 @@ def _double(arguments: Arguments) -> Arguments:
 
 def _has_nonfinite(arguments: Arguments) -> bool:
     return any(
-        t.is_floating_point() and not bool(t.isfinite().all()) for _, t in arguments.tensors()
+        t.is_floating_point() and not bool(arrays.computable(t).isfinite().all())
+        for _, t in arguments.tensors()
     )
 
 
@@ -408,9 +411,10 @@ def _with_huge(arguments: Arguments) -> Arguments | None:
         if not isinstance(item, torch.Tensor) or not item.is_floating_point():
             return item
         largest = torch.finfo(item.dtype).max
-        huge = item.isfinite() & (item.abs() >= largest / HUGE_MARGIN)
+        values = arrays.computable(item)
+        huge = values.isfinite() & (values.abs() >= largest / HUGE_MARGIN)
         found = found or bool(huge.any())
-        return torch.where(huge, item.sign() * largest, item)
+        return torch.where(huge, values.sign() * largest, values).to(item.dtype)
 
     changed = arguments.mapped(raised)
     return changed if found else None
@@ -422,7 +426,8 @@ def _finite(arguments: Arguments, scale: float) -> Arguments:
     def replaced(path: str, item: Any) -> Any:
         if isinstance(item, torch.Tensor) and item.is_floating_point():
             drawn = torch.randn(item.shape, generator=generator, dtype=torch.float64) * scale
-            return torch.where(item.isfinite(), item, drawn.to(item.dtype))
+            values = arrays.computable(item)
+            return torch.where(values.isfinite(), values, drawn.to(values.dtype)).to(item.dtype)
         return item
 
     return arguments.mapped(replaced)
