@@ -116,21 +116,21 @@ def waivers_of(path: Path | None) -> Waivers | None:
 def settled(code: int, verdict: Verdict, waivers: Waivers | None) -> int:
     """The exit code once waivers that no longer hold were complained of, on standard error.
 
-    A violation stays a violation; what would have been clean is a mistake in the file.
+    They are a mistake in the file, whatever was found of the candidate; only a fault of ours stays one.
     """
     if waivers is None:
         return code
     from rich.console import Console
     from rich.text import Text
 
-    from adjudge.cli import CLEAN, MISTAKE
+    from adjudge.cli import FAULT, MISTAKE
     from adjudge.contracts.waivers import complaints
 
     found = complaints(verdict.findings, waivers, verdict.name)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line, words in found:
         console.print(Text("error", style="bold red"), Text(f"{waivers.file.path}:{line}: {words}"))
-    return MISTAKE if found and code == CLEAN else code
+    return MISTAKE if found and code != FAULT else code
 
 
 def show(
