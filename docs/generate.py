@@ -22,6 +22,39 @@ from adjudge.record import json_schema
 
 HERE = Path(__file__).resolve().parent
 
+#: How to write a contract; `tests/contracts` runs the example.
+INTRODUCTION = """# Contracts
+
+A contract says what a library's owner promises for one operation, in eight parts. It is a TOML file:
+
+```sh
+adjudge contract init reference.py -o contract.toml    # drafts one from the reference
+adjudge contract check contract.toml --reference reference.py
+adjudge explain contract.toml
+adjudge verify candidate.py --reference reference.py --contract contract.toml
+```
+
+A part that is only words may be a string. What is declared beyond words is judged, and the report
+says how; what no gate here judges yet is said too. The smallest contract:
+
+```toml
+schema = 1
+identifier = "softmax"
+scope = "float32 rows of the width that the reference draws"
+precondition = "Inputs are drawn as the reference draws them."
+postcondition = "Every row is its softmax."
+tolerance = "The error that an honest float32 kernel can make."
+oracle = "The reference in float64."
+measurement = "Every gate."
+signature = "As the gate that finds it reports it."
+```
+
+Fields of each part: [contract.schema.json](../contract.schema.json). A known violation is accepted in
+a file of waivers, by gate, signature, reason and last day
+([waivers.schema.json](../waivers.schema.json)); `adjudge verify --waivers FILE` ends with 2 where one
+has expired or matches nothing any more.
+"""
+
 
 def page(contract: Contract) -> str:
     """One gate's page, from its contract."""
@@ -59,14 +92,23 @@ def class_page(name: str, measured: dict[str, classes.Signature]) -> str:
             lines += [f"Declared: `{promise.name}`, {promise.words} ({judged}).", ""]
     source = f"../../src/adjudge/contracts/published/{name}.toml"
     lines += [f"The contract's file: [{name}.toml]({source}).", ""]
-    if not present([gate]):
+    pair = classes.sources(name)
+    if pair is None:
         return "\n".join([*lines, f"Waits for the gate `{gate}`, and for its pair with it.", ""])
-    folder = f"../../src/adjudge/calibration/{gate.replace('-', '_')}"
     lines += [
-        f"Judged by [{gate}](../gates/{gate}.md), on [a conforming]({folder}/conforming.py) and "
-        f"[a violating]({folder}/violating.py) implementation.",
+        f"Judged by [{gate}](../gates/{gate}.md) on these implementations of one reference.",
         "",
     ]
+    for half in ("reference", "conforming", "violating"):
+        lines += [
+            f"## {half.capitalize()}",
+            "",
+            "```python",
+            getattr(pair, half).strip(),
+            "```",
+            "",
+        ]
+    lines += ["## Measured", ""]
     if name in measured:
         found = measured[name]
         lines += [f"Measured on the conforming one: {found.conforming}. On the violating one:", ""]
@@ -84,7 +126,13 @@ def class_index() -> str:
         f"{'' if present([classes.carrier(name)]) else ' (not here yet)'} |"
         for name in classes.CLASSES
     ]
-    head = ["# The published classes", "", "| class | what it asks | gate |", "| --- | --- | --- |"]
+    head = [
+        INTRODUCTION,
+        "## The published classes",
+        "",
+        "| class | what it asks | gate |",
+        "| --- | --- | --- |",
+    ]
     return "\n".join([*head, *rows, ""])
 
 

@@ -48,6 +48,16 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def computable(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in a dtype that torch computes in: it only stores and casts eight-bit floats."""
+    return tensor.float() if is_stored_float(tensor) else tensor
+
+
+def is_stored_float(tensor: torch.Tensor) -> bool:
+    """Whether the tensor holds floats of eight bits: data that are widened before use."""
+    return tensor.is_floating_point() and tensor.element_size() == 1
+
+
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """The tensor's values as a C-contiguous array of the same bits; shares memory where it can."""
     tensor = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()

@@ -55,6 +55,8 @@ class Probe:
     #: "none", or what the backward pass is given, and its gradients are what is observed: a name of
     #: `inputs.levels.COTANGENTS`.
     cotangent: str = "none"
+    #: "whole", or the part of the batch whose rows alone are given: a name of `inputs.levels.BATCHES`.
+    batch: str = "whole"
 
     def size(self, symbol: str) -> int:
         return dict(self.sizes)[symbol]
@@ -90,4 +92,5 @@ FACTORS: tuple[str, ...] = (
     "process",
     "repeat",
     "cotangent",
+    "batch",
 )

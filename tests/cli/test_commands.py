@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from adjudge import record
-from adjudge.cli import run
-from adjudge.contract import Standing
+from adjudge.cli import common, run
+from adjudge.contract import Outcome, Standing
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SOFTMAX = EXAMPLES / "softmax_tail"
@@ -69,6 +69,8 @@ def test_a_correct_kernel_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "soon"],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "-1"],
         ["verify", str(SOFTMAX / "broken.py"), "--budget", "nan"],
+        ["verify", str(SOFTMAX / "broken.py"), "--budget", "0s"],
+        ["verify", str(SOFTMAX / "broken.py"), "--budget", "5 parsecs"],
         ["verify", str(SOFTMAX / "broken.py"), "--required", "fp33"],
         ["verify", str(SOFTMAX / "broken.py"), "--json", "no/such/folder/record.json"],
         ["verify"],
@@ -98,8 +100,21 @@ def test_what_could_not_be_judged_is_not_clean(tmp_path: Path) -> None:
 def test_a_budget_that_leaves_gates_out_acquits_nobody(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["verify", str(SOFTMAX / "correct.py"), "--budget", "0.001"]) == 3
-    assert "the time allowed leaves out" in capsys.readouterr().out
+    record_of = ["verify", str(SOFTMAX / "correct.py"), "--budget", "1ms", "--json", "-"]
+    assert run(record_of) == 3
+    verdict = record.from_json(capsys.readouterr().out)
+    assert any("the time allowed leaves out" in words for words in verdict.warnings)
+    starved = {f.gate: f for f in verdict.findings}
+    for name in ("shape-dependent", "nondeterministic", "scale-variant", "order-bound"):
+        assert starved[name].outcome is Outcome.NOT_APPLICABLE
+        assert starved[name].reason.startswith("budget")
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [("5s", 5.0), ("500ms", 0.5), ("2m", 120.0), ("1.5", 1.5), ("", None)]
+)
+def test_a_budget_is_a_length_of_time(words: str, seconds: float | None) -> None:
+    assert common.seconds_of(words) == seconds
 
 
 def test_what_raises_at_the_declared_sizes_is_no_matter_of_shape(

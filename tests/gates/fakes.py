@@ -83,7 +83,7 @@ class FakeEvidence:
     def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
         return self.degree
 
-    def flushed(self, probe: Probe) -> tuple[int, int]:
+    def flushed(self, probe: Probe, above: float = 0.0) -> tuple[int, int]:
         return self.zeroed
 
     def below_required(self) -> Finding | None:

@@ -182,3 +182,54 @@ def test_an_answer_without_a_launch_counts_where_a_kernel_is_demanded(
     finding = bypasses_kernel.decide(evidence)
     assert finding.outcome == outcome
     assert "relu" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("policy", "value", "signature"),
+    [
+        ("keep", 0.0, "flushed"),
+        ("keep", 2.0**-127, ""),
+        ("flush", 2.0**-127, "kept"),
+        ("flush", 0.0, ""),
+        ("either", 0.0, ""),
+        ("either", 2.0**-127, ""),
+    ],
+)
+def test_a_declared_policy_of_subnormals_is_held_to(
+    policy: str, value: float, signature: str
+) -> None:
+    found = FakeEvidence(scene(task={"declared": Declared(subnormals=policy)}))
+    found.put(found.scene.ordinary, answer(1.0))
+    found.zeroed = (int(value == 0), 1)
+    found.put(replace(found.scene.ordinary, distribution="subnormal"), answer(value))
+    finding = flushes_subnormal.decide(found)
+    assert (finding.violation.signature if finding.violation else "") == signature
+
+
+@pytest.mark.parametrize(
+    ("declared", "alone", "convicts"),
+    [(True, 1.5, True), (True, 1.0, False), (False, 1.5, False)],
+)
+def test_rows_owe_their_bits_where_it_is_declared(
+    declared: bool, alone: float, convicts: bool
+) -> None:
+    found = FakeEvidence(scene(task={"declared": Declared(batch_invariant=declared)}))
+    ordinary = found.scene.ordinary
+    assert replace(ordinary, batch="first") in schedule_dependent.plan(found.scene)
+    found.put(ordinary, answer(*[1.0] * 64))
+    found.put(replace(ordinary, batch="first"), answer(alone))
+    finding = schedule_dependent.decide(found)
+    assert (finding.outcome is Outcome.VIOLATION) == convicts
+    if convicts:
+        assert finding.violation is not None
+        assert (finding.violation.signature, finding.violation.got) == ("batch", "1.5")
+    else:
+        assert any("batch" in note for note in finding.notes)
+
+
+def test_rows_that_are_wrong_alone_are_a_matter_of_shape() -> None:
+    found = FakeEvidence(scene(task={"declared": Declared(batch_invariant=True)}))
+    found.put(found.scene.ordinary, answer(*[1.0] * 64))
+    found.put(replace(found.scene.ordinary, batch="first"), answer(9.0), WRONG)
+    assert schedule_dependent.decide(found).outcome is not Outcome.VIOLATION
+    assert shape_dependent.decide(found).outcome is Outcome.VIOLATION

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +29,24 @@ def pair(gate: str) -> Pair:
     Raises:
         FileNotFoundError: the gate has none.
     """
-    folder = resources.files("adjudge.calibration") / gate.replace("-", "_")
+    return _read(resources.files("adjudge.calibration") / gate.replace("-", "_"), gate)
+
+
+@cache
+def class_pair(name: str) -> Pair | None:
+    """The pair that shows one published class ("C-CMP-01"), where its gate's own shows another
+    side of the gate; None where it does not."""
+    root = resources.files("adjudge.calibration")
+    folder = root / "classes" / name.lower().replace("-", "_")
+    return _read(folder, name) if folder.is_dir() else None
+
+
+def _read(folder: Traversable, name: str) -> Pair:
     texts = {
-        name: (folder / f"{name}.py").read_text(encoding="utf-8")
-        for name in ("reference", "conforming", "violating")
+        half: (folder / f"{half}.py").read_text(encoding="utf-8")
+        for half in ("reference", "conforming", "violating")
     }
-    return Pair(gate=gate, **texts)
+    return Pair(gate=name, **texts)
 
 
 def pairs() -> tuple[Pair, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,9 @@ Isolation = Literal["full", "none"]
 RunnerName = Literal["interpret", "cuda"]
 ScopeName = Literal["declared", "extended"]
 Advance = Callable[[str, int, int], None]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*\Z")
 
 #: Name of the reference that is taken when none is given: the file beside the candidate.
 REFERENCE = "reference.py"
@@ -64,6 +68,23 @@ def exit_code(verdict: Verdict, scope: ScopeName = "extended") -> int:
     return codes.get(verdict.standing, VIOLATION)
 
 
+def seconds_of(budget: str) -> float | None:
+    """The seconds in "5s", "500ms", "2m" or "1.5"; None where nothing is given.
+
+    Raises:
+        UsageError: it is no length of time, or none in which a probe could run.
+    """
+    if not budget:
+        return None
+    match = _TIME.match(budget)
+    seconds = float(match[1]) * _UNITS[match[2] or "s"] if match else 0.0
+    if not seconds > 0:
+        raise UsageError(
+            f"--budget {budget}: that is no length of time", todo='Write "5s", "500ms" or "2m".'
+        )
+    return seconds
+
+
 def contract_of(path: Path | None) -> ContractFile | None:
     """The contract in the file, if one is given.
 
@@ -95,21 +116,21 @@ def waivers_of(path: Path | None) -> Waivers | None:
 def settled(code: int, verdict: Verdict, waivers: Waivers | None) -> int:
     """The exit code once waivers that no longer hold were complained of, on standard error.
 
-    A violation stays a violation; what would have been clean is a mistake in the file.
+    They are a mistake in the file, whatever was found of the candidate; only a fault of ours stays one.
     """
     if waivers is None:
         return code
     from rich.console import Console
     from rich.text import Text
 
-    from adjudge.cli import CLEAN, MISTAKE
+    from adjudge.cli import FAULT, MISTAKE
     from adjudge.contracts.waivers import complaints
 
     found = complaints(verdict.findings, waivers, verdict.name)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line, words in found:
         console.print(Text("error", style="bold red"), Text(f"{waivers.file.path}:{line}: {words}"))
-    return MISTAKE if found and code == CLEAN else code
+    return MISTAKE if found and code != FAULT else code
 
 
 def show(

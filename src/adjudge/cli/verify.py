@@ -18,7 +18,7 @@ def verify(
     contract: Path | None = None,
     waivers: Path | None = None,
     gates: Annotated[str, Parameter(name=["--gates", "-g"])] = "",
-    budget: float | None = None,
+    budget: str = "",
     fast: bool = False,
     required: str = "",
     scope: common.ScopeName = "extended",
@@ -46,7 +46,8 @@ def verify(
     gates
         Comma-separated gates to run; all of them if not given.
     budget
-        Seconds for the probes together; cheap and decisive ones run first.
+        Time for the probes together ("5s", "500ms", "2m", or seconds); cheap and decisive gates run
+        first, and what is left out is said.
     fast
         Stop at the first violation; the gates that are then not asked say so.
     required
@@ -74,6 +75,7 @@ def verify(
         raise UsageError(f"{gates!r} names no gate", todo="`adjudge explain` lists them.")
     for name in names:
         gate_named(name)
+    seconds = common.seconds_of(budget)
     promised = common.contract_of(contract)
     accepted = common.waivers_of(waivers)
     reference = common.reference_of(candidate, reference, promised)
@@ -92,7 +94,7 @@ def verify(
         advance("reading the reference", 0, 0)
         program, under_judgement = kernelbench.load(candidate, reference)
         options = Options(
-            budget=budget,
+            budget=seconds,
             fast=fast,
             gates=names or None,
             isolation=isolation,

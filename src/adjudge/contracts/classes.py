@@ -14,6 +14,7 @@ from adjudge.contracts.file import ContractFile, load
 from adjudge.contracts.promises import present
 
 if TYPE_CHECKING:
+    from adjudge.calibration import Pair
     from adjudge.worker.client import Zygote
 
 #: Precision, order, composition, exceptions.
@@ -60,6 +61,15 @@ def carrier(name: str) -> str:
     return published(name).terms.measurement.gates[0]
 
 
+def sources(name: str) -> Pair | None:
+    """The conforming and the violating implementation that show a class: its own, or those of its
+    gate; None if the gate is not here."""
+    from adjudge.calibration import class_pair, pair
+
+    gate = carrier(name)
+    return class_pair(name) or (pair(gate) if present([gate]) else None)
+
+
 def measured() -> dict[str, Signature]:
     """The recorded signatures, of the classes whose gate was here when they were recorded."""
     text = (resources.files("adjudge.contracts") / "published" / "signatures.json").read_text(
@@ -76,28 +86,27 @@ def measured() -> dict[str, Signature]:
 
 
 def measure(name: str, zygote: Zygote) -> Signature | None:
-    """Judges the pair of the class's gate under the class's contract; None if the gate is not here.
+    """Judges the pair of the class under its contract; None if the gate is not here.
 
     Raises:
         AssertionError: the pair does not show what it is there to show.
     """
-    from adjudge.calibration import pair
     from adjudge.frontends import kernelbench
     from adjudge.judge.verify import Options, verify
 
-    gate = carrier(name)
-    if not present([gate]):
+    gate, pair = carrier(name), sources(name)
+    if pair is None or not present([gate]):
         return None
-    sources = pair(gate)
     options = Options(zygote=zygote, examine=False, contract=published(name))
     found: dict[str, Finding] = {}
     for half in ("conforming", "violating"):
         program, candidate = kernelbench.from_source(
-            sources.reference, getattr(sources, half), f"{gate}-{half}"
+            pair.reference, getattr(pair, half), f"{name}-{half}"
         )
         verdict = verify(program, candidate, options)
         found[half] = next(f for f in verdict.findings if f.gate == gate)
-    assert found["conforming"].outcome is Outcome.PASS, found["conforming"].reason
+    assert found["conforming"].outcome is Outcome.PASS, f"{name}: {found['conforming'].reason}"
+    assert found["violating"].violation is not None, f"{name}: {found['violating'].reason}"
     return Signature(
         gate=gate,
         conforming=found["conforming"].reason,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from adjudge.contract import Promise
 from adjudge.contracts import sizes
 from adjudge.contracts.terms import Terms
 from adjudge.gates import GATES
+from adjudge.inputs.levels import DTYPES
 
 #: Every gate of the design, in its order, whether it is here yet or not.
 DESIGNED: tuple[str, ...] = (
@@ -76,16 +78,7 @@ def _scope(terms: Terms) -> Iterator[Promise]:
             judged="a fault or a refusal under these layouts breaks the declared scope",
         )
     if scope.dtypes:
-        yield _left_to(
-            "dtype-regime",
-            "dtypes",
-            Promise(
-                name="scope.dtypes",
-                words=", ".join(scope.dtypes),
-                judged="the reference's own dtype must be one of them",
-                waits="" if len(scope.dtypes) == 1 else "dtypes other than the reference's own",
-            ),
-        )
+        yield _dtypes(scope.dtypes)
     for tensor in scope.quantised:
         words = f"{tensor.stored}" + (f", scales in {tensor.scale}" if tensor.scale else "")
         either = tensor.rounding == "either"
@@ -104,6 +97,24 @@ def _scope(terms: Terms) -> Iterator[Promise]:
             else refusal.exception,
             judged="a run that raises it counts neither for nor against the candidate",
         )
+
+
+def _dtypes(named: list[str]) -> Promise:
+    """A dtype that no gate tries is judged only where it is the reference's own."""
+    own = "the reference's own dtype must be one of them"
+    others = [name for name in named if name in DTYPES]
+    untried = ", ".join(name for name in named if name not in DTYPES)
+    promise = Promise(
+        name="scope.dtypes",
+        words=", ".join(named),
+        judged=own,
+        waits=", ".join(others) if len(named) > 1 else "",
+    )
+    promise = _left_to("dtype-regime", "dtypes", promise)
+    if len(named) > 1 and untried:
+        waits = f"{untried}, where the reference takes another"
+        promise = replace(promise, waits="; ".join(filter(None, (promise.waits, waits))))
+    return promise
 
 
 def _precondition(terms: Terms) -> Iterator[Promise]:
@@ -141,7 +152,11 @@ def _postcondition(terms: Terms) -> Iterator[Promise]:
         yield _left_to(
             "schedule-dependent",
             "batch_invariant",
-            Promise(name="postcondition.batch_invariant", words="true", waits="all of it"),
+            Promise(
+                name="postcondition.batch_invariant",
+                words="true",
+                waits="a row alone has the bits that it has in the batch",
+            ),
         )
     if after.determinism:
         yield Promise(
@@ -155,7 +170,11 @@ def _postcondition(terms: Terms) -> Iterator[Promise]:
         yield _left_to(
             "flushes-subnormal",
             "subnormals",
-            Promise(name="postcondition.subnormals", words=after.subnormals, waits="all of it"),
+            Promise(
+                name="postcondition.subnormals",
+                words=after.subnormals,
+                waits="subnormal results are held to it",
+            ),
         )
     if after.nonfinite != "propagate":
         yield Promise(

@@ -14,6 +14,7 @@ CONTRACT = Contract(
     identifier="bypasses-kernel",
     summary="answers without launching a kernel of its own",
     kind=Kind.EXACT,
+    cost=0,
     scope="Every run that answers. A violation only where the task demands a kernel; elsewhere what "
     "was launched and which library operations were called is reported.",
     precondition="The candidate answers on the ordinary run.",

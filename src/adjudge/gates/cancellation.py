@@ -16,6 +16,7 @@ CONTRACT = Contract(
     summary="loses its digits where large parts cancel",
     codes=("C-PRC-02",),
     kind=Kind.DERIVED,
+    cost=2,
     scope="Tasks with float inputs. Extended.",
     precondition="The reference answers.",
     postcondition="Values with a large common part (a mean of a thousand spreads, a pattern of 1, "

@@ -16,6 +16,7 @@ CONTRACT = Contract(
     summary="is wrong in a precision that it accepts",
     codes=("PRC-01",),
     kind=Kind.DERIVED,
+    cost=2,
     scope="float32, float16 and bfloat16 in place of the task's own float dtype, inputs and "
     "parameters alike. Extended, unless the task declares the dtype.",
     precondition="The reference answers in that dtype, and the candidate does not refuse it.",
@@ -26,6 +27,9 @@ CONTRACT = Contract(
     measurement="The ordinary run and one of large values in each other dtype.",
     signature="An element beyond its bound; an answer in another dtype; a crash.",
 )
+
+#: Fields of `task.Declared` that this gate judges by.
+READS = ("dtypes",)
 
 
 def plan(scene: Scene) -> Iterable[Probe]:

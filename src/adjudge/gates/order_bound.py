@@ -17,6 +17,7 @@ CONTRACT = Contract(
     summary="loses precision faster than its sums grow longer",
     codes=("ORD-01", "C-ORD-01"),
     kind=Kind.DERIVED,
+    cost=2,
     scope="Sizes that may vary, at the base point's, 4 times and 16 times as long. Extended, unless "
     "the declared sizes show it too.",
     precondition="The candidate is within its envelope at the base point.",

@@ -52,6 +52,7 @@ class Scene:
             and probe.layout == "contiguous"
             and probe.dtype == "native"
             and probe.weights == "seeded"
+            and probe.batch == "whole"
             and "parameter" not in probe.history
             and (probe.cotangent == "none" or self.task.declared.training)
         )
@@ -142,9 +143,10 @@ class Evidence(Protocol):
         f**d; None if there is none."""
         ...
 
-    def flushed(self, probe: Probe) -> tuple[int, int]:
+    def flushed(self, probe: Probe, above: float = 0.0) -> tuple[int, int]:
         """Output elements that are zero where answer and native reference are not, though both are
-        subnormal; and how many the latter are."""
+        subnormal; and how many the latter are. Only those above that share of the least normal
+        number count."""
         ...
 
     def below_required(self) -> Finding | None:

@@ -32,6 +32,8 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("special", "drops-nonfinite"),
     ("dtype", "dtype-regime"),
     ("layout", "layout-dependent"),
+    # Rows that are wrong alone are wrong at that shape; only their bits are another gate's.
+    ("batch", "shape-dependent"),
     ("sizes", "shape-dependent"),
     ("distribution", "wrong-value"),
     ("weights", "wrong-value"),

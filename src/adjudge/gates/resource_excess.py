@@ -17,6 +17,7 @@ CONTRACT = Contract(
     summary="takes more memory with every call",
     codes=("RES-02",),
     kind=Kind.EXACT,
+    cost=2,
     scope="Memory that the candidate allocates, over thirteen equal calls.",
     precondition="The candidate answers on the ordinary run.",
     postcondition="What a call allocates is free again when its outputs are; a cache is filled once.",

@@ -27,6 +27,7 @@ CONTRACT = Contract(
     summary="gives another gradient than the reference",
     codes=("CMP-02",),
     kind=Kind.EXACT_OR_DERIVED,
+    cost=2,
     scope="Gradients of every floating-point input and of every parameter that is matched by name. "
     "Declared where the task declares training (an input of it requires gradients), else extended.",
     precondition="The reference is differentiable there, the forward answer is right, and the "
@@ -44,6 +45,9 @@ CONTRACT = Contract(
     "sizes, fills and after other calls.",
     signature="An element of a gradient beyond its bound, or a gradient that is missing.",
 )
+
+#: Fields of `task.Declared` that this gate judges by.
+READS = ("training",)
 
 #: The first probe, by which it is known whether the candidate has gradients at all.
 FIRST = "random"

@@ -15,6 +15,7 @@ from dataclasses import fields
 from typing import Any
 
 from adjudge.errors import UsageError
+from adjudge.inputs.batches import WORDS
 from adjudge.probe import ORDINARY, Probe
 
 #: Letter of the format written today.
@@ -91,6 +92,8 @@ def describe(probe: Probe) -> str:
             parts.append(f"after {_history(value)}")
         elif name == "cotangent":
             parts.append(f"gradient, {value} cotangent")
+        elif name == "batch":
+            parts.append(WORDS[value])
         elif name in ("distribution", "special", "layout"):
             parts.append(str(value))
         else:

@@ -109,6 +109,9 @@ COTANGENTS: tuple[str, ...] = (
 #: 1e30 * 0 hides, and a maximum hides NaN.
 FILLS: tuple[str, ...] = ("zero", "nan", "finite")
 
+#: Which rows of a batch are given. Every level but "whole" draws the batch and keeps a part of it.
+BATCHES: tuple[str, ...] = ("whole", "first", "last", "half")
+
 #: What may have been called before the observed call, on the same instance.
 HISTORIES: tuple[str, ...] = (
     "same",  # the same content in the same tensors

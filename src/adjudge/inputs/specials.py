@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from adjudge import arrays
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.program import Arguments
@@ -99,6 +100,7 @@ def _reached(plain: Arguments, changed: Arguments) -> bool:
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    one, other = arrays.computable(one), arrays.computable(other)
     if one.is_floating_point() and other.is_floating_point():
         same = (one == other) & (one.signbit() == other.signbit()) | (one.isnan() & other.isnan())
         return bool(same.all())
@@ -113,4 +115,5 @@ def _narrowest(arguments: Arguments) -> float:
 def _can_hold(tensor: torch.Tensor) -> bool:
     if not tensor.is_floating_point() or not tensor.numel() or not tensor.dim():
         return False
-    return tensor.numel() <= CATEGORICAL or int(tensor[:64].unique().numel()) > CATEGORICAL  # type: ignore[no-untyped-call]
+    some = arrays.computable(tensor)[:64]
+    return tensor.numel() <= CATEGORICAL or int(some.unique().numel()) > CATEGORICAL  # type: ignore[no-untyped-call]

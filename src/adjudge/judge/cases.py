@@ -13,7 +13,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.errors import UsageError
-from adjudge.inputs import cotangents, layouts, values
+from adjudge.inputs import batches, cotangents, layouts, values
 from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
@@ -30,6 +30,10 @@ from adjudge.worker.protocol import FILL_BYTES
 WEIGHT_SEED = 42
 #: Added to a probe's seed for the "other" content of a history.
 OTHER = 104_729
+
+#: Float64 answers of a row alone and in its batch agree to this part of the largest: libraries sum in
+#: another order at another size, and float32 could not tell them apart (2**-24).
+ALIKE = 2.0**-36
 
 Weights = Mapping[str, npt.NDArray[Any]]
 
@@ -64,6 +68,8 @@ class CaseBuilder:
             # A candidate that fills its own parameters otherwise would draw others.
             raise OutsideDomain("parameters can be redrawn only where they match by name")
         arguments = self.arguments(probe)
+        if probe.batch != "whole":
+            self._check_rows(probe, arguments)
         images = self._images(arguments, probe)
         destinations, structure = self._destinations(probe, arguments)
         images.kwargs.update(destinations)
@@ -113,10 +119,55 @@ class CaseBuilder:
             arguments = _retyped(arguments, arrays.torch_dtype(probe.dtype))
         if is_scaled(probe):
             arguments = _scaled(arguments, probe.special)
+        if probe.batch != "whole":
+            arguments = self._rows(arguments, probe)
         if probe.layout in ("expanded", "overlapping"):
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
         return arguments
+
+    def _rows(self, arguments: Arguments, probe: Probe) -> Arguments:
+        """The arguments of a part of the batch.
+
+        Raises:
+            OutsideDomain: the task has no batch, or the batch no such part.
+        """
+        symbol = batches.symbol_of(self.program.task)
+        if symbol is None:
+            raise OutsideDomain("the number of rows of the first input is fixed")
+        rows = probe.size(symbol.name)
+        found = batches.span(probe.batch, rows)
+        if found is None:
+            raise OutsideDomain(f"a batch of {rows} has no such part")
+        start, length = found
+
+        def cut(path: str, value: Any) -> Any:
+            for name, axis in symbol.axes:
+                if name == path:
+                    if value.shape[axis] != rows:
+                        raise OutsideDomain(f"{path} has more than one row for each of the batch")
+                    value = value.narrow(axis, start, length).contiguous()
+            return value
+
+        return arguments.mapped(cut)
+
+    def _check_rows(self, probe: Probe, arguments: Arguments) -> None:
+        """Raises OutsideDomain: in the reference a row hangs on the other rows of its batch."""
+        symbol = batches.symbol_of(self.program.task)
+        assert symbol is not None
+        whole = self.arguments(probe.without(["batch"]))
+        one, other = (
+            Oracle(self.make(probe, given), given, generic=True).exact
+            for given in (whole, arguments)
+        )
+        for all_rows, leaf in zip(one, other, strict=True):
+            rows = batches.rows_of(
+                all_rows.data, leaf.data.shape, probe.batch, probe.size(symbol.name)
+            )
+            if rows is None or not np.allclose(
+                rows, leaf.data, rtol=ALIKE, atol=ALIKE * _largest(rows), equal_nan=True
+            ):
+                raise OutsideDomain("the reference does not treat the rows of a batch alike")
 
     def gradients(self, probe: Probe, arguments: Arguments) -> Gradients:
         """The cotangents of a probe, and which gradients the reference has there.
@@ -340,6 +391,12 @@ class _Counter:
         return self.index
 
 
+def _largest(values: npt.NDArray[Any]) -> float:
+    """The largest finite magnitude, 0 if there is none."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size else 0.0
+
+
 def is_generic(probe: Probe) -> bool:
     """Whether rounding errors on this probe's values behave like independent ones."""
     return (
@@ -360,7 +417,11 @@ def _scaled(arguments: Arguments, special: str) -> Arguments:
         OutsideDomain: there is no such input.
     """
     power, _, which = special.removeprefix("scaled:").partition("@")
-    floats = [path for path, t in arguments.tensors() if t.is_floating_point()]
+    floats = [
+        path
+        for path, t in arguments.tensors()
+        if t.is_floating_point() and not arrays.is_stored_float(t)
+    ]
     if int(which) >= len(floats):
         raise OutsideDomain(f"there is no float input number {which}")
     chosen = floats[int(which)]
@@ -369,8 +430,10 @@ def _scaled(arguments: Arguments, special: str) -> Arguments:
 
 def _retyped(arguments: Arguments, dtype: torch.dtype) -> Arguments:
     def cast(path: str, value: Any) -> Any:
-        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(dtype) if is_float else value
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        # What is stored in eight bits is data, whatever dtype the task computes in.
+        return value if arrays.is_stored_float(value) else value.to(dtype)
 
     return arguments.mapped(cast)
 
@@ -397,8 +460,8 @@ def _keep_zeros(tied: Arguments, draws: list[Arguments]) -> None:
     ):
         zero = torch.ones(tensor.shape, dtype=torch.bool)
         for _, other in drawn:
-            zero &= other == 0
-        if tensor.is_floating_point() and bool((zero & (tensor != 0)).any()):
+            zero &= arrays.computable(other) == 0
+        if tensor.is_floating_point() and bool((zero & (arrays.computable(tensor) != 0)).any()):
             raise OutsideDomain(f"the layout would fill the zero pattern of {path}")
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from adjudge.contract import Finding, Outcome
 from adjudge.gates.protocol import Comparison, Evidence, Gate, Scene
 from adjudge.gates.reading import owner, value_violation, violated, weight
+from adjudge.inputs.levels import SUBNORMAL
 from adjudge.inputs.sampler import Sampler
 from adjudge.observation import Observation, OutputTensor, Status
 from adjudge.oracle import Oracle
@@ -63,8 +64,9 @@ class DeclaredScene(Scene):
             and probe.layout in declared.layouts
             and probe.dtype in ("native", *declared.dtypes)
             and (declared.training or probe.weights == "seeded")
+            and (declared.batch_invariant or probe.batch == "whole")
             and (declared.training or "parameter" not in probe.history)
-            and _admits(declared.values, probe)
+            and (_admits(declared.values, probe) or _promises_subnormals(declared, probe))
             and (not declared.ranges or self.within(probe))
         )
 
@@ -73,6 +75,12 @@ def _admits(values: str, probe: Probe) -> bool:
     if values == "as-drawn":
         return probe.distribution == "declared" and probe.special == "none"
     return values == "any" or not probe.special.startswith(NONFINITE)
+
+
+def _promises_subnormals(declared: Declared, probe: Probe) -> bool:
+    """A declared policy is a promise on subnormal values, whatever the other values."""
+    promised = declared.subnormals in ("keep", "flush")
+    return promised and probe.distribution in SUBNORMAL and probe.special == "none"
 
 
 def within_ranges(

@@ -235,9 +235,9 @@ class Docket:
         except OutsideDomain:
             return None
 
-    def flushed(self, probe: Probe) -> tuple[int, int]:
+    def flushed(self, probe: Probe, above: float = 0.0) -> tuple[int, int]:
         try:
-            return self.oracle(probe).flushed(self._observations[probe])
+            return self.oracle(probe).flushed(self._observations[probe], above)
         except OutsideDomain:
             return 0, 0
 
@@ -473,8 +473,8 @@ class View:
     def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
         return self._docket.homogeneity(plain, scaled)
 
-    def flushed(self, probe: Probe) -> tuple[int, int]:
-        return self._docket.flushed(probe)
+    def flushed(self, probe: Probe, above: float = 0.0) -> tuple[int, int]:
+        return self._docket.flushed(probe, above)
 
     def below_required(self) -> Finding | None:
         return self._docket.below_required()

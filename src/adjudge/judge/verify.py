@@ -309,12 +309,16 @@ class _Trial:
         made = docket.observations
         asked = [set(g.plan(docket.scene)) for g in self.gates]
         self.shared = sum(map(len, asked)) - len(set().union(*asked))
-        plans = [
-            [probe for probe in g.plan(docket.scene) if probe not in made]
+        plans = {
+            g.CONTRACT.identifier: [p for p in g.plan(docket.scene) if p not in made]
             for g in sorted(self.gates, key=_cost)
-        ]
-        # One of each gate in turn, so that a time budget starves none of them.
-        planned = [p for turn in zip_longest(*plans) for p in turn if p is not None]
+        }
+        # One of each gate, so that a time budget starves none of them; then the cheap and decisive
+        # gates, those of one cost in turn.
+        planned = [plan[0] for plan in plans.values() if plan]
+        for cost in sorted({_cost(g) for g in self.gates}):
+            equals = [plans[g.CONTRACT.identifier][1:] for g in self.gates if _cost(g) == cost]
+            planned += [p for turn in zip_longest(*equals) for p in turn if p is not None]
         if docket.scene.ordinary in docket.observations:
             planned += docket.scene.crossed
             planned += [p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]]
@@ -359,10 +363,22 @@ class _Trial:
             f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
         }
         stdout = next((o.stdout for o in observations if o.stdout), "")
-        left_out = self._left_out(docket)
+        starved = {g.CONTRACT.identifier: _starved(docket, g) for g in self.gates}
+        left_out = [name for name, (over, asked) in starved.items() if asked and over == asked]
+        native = docket.scene.native
+        if native is not None and docket.skipped.get(native, "").startswith("budget"):
+            left_out.append("the declared shape")
+        findings = tuple(_on_budget(f, *starved[f.gate]) for f in findings)
         if left_out:
             words = f"the time allowed leaves out {', '.join(left_out)}"
             warnings = (*warnings, f"{words}; allow more to have a verdict")
+        elif any(over for over, _ in starved.values()):
+            over = sum(why.startswith("budget") for why in docket.skipped.values())
+            words = f"{over} of {over + len(docket.observations)} probes"
+            warnings = (
+                *warnings,
+                f"the time allowed leaves out {words}, of every gate some are made",
+            )
         if self.options.waivers is not None:
             findings = waived(findings, self.options.waivers, self.candidate.name)
         undecided, excused = self._undecided_at_native(docket)
@@ -388,15 +404,6 @@ class _Trial:
             seconds=time.perf_counter() - self.start,
             timings=tuple(sorted({**self.timings, **docket.timings}.items())),
         )
-
-    def _left_out(self, docket: Docket) -> list[str]:
-        """Gates of which no probe but the ordinary one fitted into the budget."""
-        found = []
-        for g in self.gates:
-            asked = set(g.plan(docket.scene)) - {docket.scene.ordinary}
-            if asked and all(docket.skipped.get(p, "").startswith("budget") for p in asked):
-                found.append(g.CONTRACT.identifier)
-        return found
 
     def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
         """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether
@@ -492,6 +499,25 @@ def scene_of(
 
 def _cost(g: Gate) -> int:
     return g.CONTRACT.cost
+
+
+def _starved(docket: Docket, g: Gate) -> tuple[int, int]:
+    """How many of the gate's probes, the plain ones that every gate reads aside, did not fit into the
+    budget, and how many it asked for."""
+    asked = set(g.plan(docket.scene)) - {docket.scene.ordinary, docket.scene.native}
+    return sum(docket.skipped.get(p, "").startswith("budget") for p in asked), len(asked)
+
+
+def _on_budget(finding: Finding, over: int, asked: int) -> Finding:
+    """The finding with what the budget kept from its gate: that it has nothing to go by is then no
+    property of the task, and that it found nothing is less than it would be."""
+    words = f"{over} of its {asked} probes did not fit into the time allowed"
+    if over == asked and finding.outcome is Outcome.NOT_APPLICABLE and asked:
+        return replace(finding, reason=f"budget: {words}")
+    said = any("time budget" in note for note in finding.notes)
+    if over and finding.outcome is Outcome.PASS and not said:
+        return replace(finding, notes=(*finding.notes, words))
+    return finding
 
 
 def _confirmed(docket: Docket, g: Gate) -> Finding:

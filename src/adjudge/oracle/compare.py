@@ -13,6 +13,7 @@ import numpy.typing as npt
 from adjudge.gates.protocol import Comparison
 from adjudge.observation import Observation, OutputTensor
 from adjudge.oracle.regimes import Regime
+from adjudge.oracle.rules import BLUR
 from adjudge.oracle.statistics import RMS_MULTIPLE, element_multiple
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ SAMPLES, CONFIRM = 32, 128
 #: Elements past which FEWER runs decide, since the mean square over so many elements is sharp already;
 #: they also decide where a run is long. Student's quantile widens the bound for what they are few.
 LARGE, FEWER = 1 << 21, 8
-#: Rounding errors are taken this many times as large where a choice (an index, a mask) hangs on them:
-#: a uniform error seldom reaches its own bound, and SAMPLES runs must find the ones that do.
-BLUR = 8
 #: Share of elements that may be left out before nothing can be said.
 MOST_EXCLUDED = 0.1
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")

@@ -118,7 +118,9 @@ class Oracle:
         if isinstance(reference, torch.nn.Module):
             tensors += list(reference.parameters())
         floats = [t.dtype for t in tensors if t.is_floating_point()]
-        return floats[0] if floats else torch.float32
+        # Nothing is computed in eight bits: such tensors are stored so, and widened before use.
+        computed = [dtype for dtype in floats if dtype.itemsize > 1]
+        return computed[0] if computed else torch.float32
 
     @cached_property
     def required(self) -> str:
@@ -182,9 +184,12 @@ class Oracle:
         found = comparing.metadata(observation, self.native, self._structure())
         return found or comparing.exactly(observation, self.exact)
 
-    def flushed(self, observation: Observation) -> tuple[int, int]:
+    def flushed(self, observation: Observation, above: float = 0.0) -> tuple[int, int]:
         """(elements that are zero though they should be subnormal, elements that should be): where the
         float64 answer and the native one are both subnormal, and at least two spacings large.
+
+        Args:
+            above: only elements above that share of the least normal number count.
 
         Raises:
             OutsideDomain: the reference does not answer.
@@ -196,7 +201,7 @@ class Oracle:
             if not output.dtype.startswith(("float", "bfloat")):
                 continue
             info = torch.finfo(arrays.torch_dtype(output.dtype))
-            least = 2 * float(info.smallest_normal) * float(info.eps)
+            least = float(info.smallest_normal) * max(2 * float(info.eps), above)
             truth = np.abs(exact.data.astype(np.float64))
             should = (truth >= least) & (truth < float(info.smallest_normal))
             should &= native.data.astype(np.float64) != 0
@@ -401,7 +406,8 @@ def _double(arguments: Arguments) -> Arguments:
 
 def _has_nonfinite(arguments: Arguments) -> bool:
     return any(
-        t.is_floating_point() and not bool(t.isfinite().all()) for _, t in arguments.tensors()
+        t.is_floating_point() and not bool(arrays.computable(t).isfinite().all())
+        for _, t in arguments.tensors()
     )
 
 
@@ -414,9 +420,10 @@ def _with_huge(arguments: Arguments) -> Arguments | None:
         if not isinstance(item, torch.Tensor) or not item.is_floating_point():
             return item
         largest = torch.finfo(item.dtype).max
-        huge = item.isfinite() & (item.abs() >= largest / HUGE_MARGIN)
+        values = arrays.computable(item)
+        huge = values.isfinite() & (values.abs() >= largest / HUGE_MARGIN)
         found = found or bool(huge.any())
-        return torch.where(huge, item.sign() * largest, item)
+        return torch.where(huge, values.sign() * largest, values).to(item.dtype)
 
     changed = arguments.mapped(raised)
     return changed if found else None
@@ -428,7 +435,8 @@ def _finite(arguments: Arguments, scale: float) -> Arguments:
     def replaced(path: str, item: Any) -> Any:
         if isinstance(item, torch.Tensor) and item.is_floating_point():
             drawn = torch.randn(item.shape, generator=generator, dtype=torch.float64) * scale
-            return torch.where(item.isfinite(), item, drawn.to(item.dtype))
+            values = arrays.computable(item)
+            return torch.where(values.isfinite(), values, drawn.to(values.dtype)).to(item.dtype)
         return item
 
     return arguments.mapped(replaced)

@@ -22,10 +22,11 @@ from adjudge import arrays
 from adjudge.gates.protocol import Comparison
 from adjudge.observation import GRADIENT, Observation, OutputTensor
 from adjudge.oracle import rules
-from adjudge.oracle.compare import BLUR, SAMPLES
+from adjudge.oracle.compare import SAMPLES
 from adjudge.oracle.evaluate import Array, Leaf, Make, Oracle
 from adjudge.oracle.lifted import Lifted
 from adjudge.oracle.regimes import Regime
+from adjudge.oracle.rules import BLUR
 from adjudge.program import Arguments, OutsideDomain
 
 #: The cotangent of one output, given its place among the tensors returned, shape and dtype.
@@ -48,6 +49,8 @@ def pull(
 
     def leaf(path: str, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        if arrays.is_stored_float(value):
             return value
         sources[path] = value.detach().clone().requires_grad_()
         return sources[path]

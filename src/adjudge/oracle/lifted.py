@@ -70,6 +70,9 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._in_place(func, name, args, kwargs)
         if self._noise is None:
             return self._quantised(func, args, kwargs)
+        steps = name in rules.STEPS or _narrows(kwargs.get("dtype"))
+        if steps and args and _is_float(args[0]):
+            args = (self._noise.before_step(args[0], self._native), *args[1:])
         if name == "_to_copy" or name == "convert_element_type":
             return self._quantised(func, args, kwargs)
         if func in TABLE:
@@ -231,6 +234,11 @@ def _widened(value: Any) -> Any:
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype == torch.float64
+
+
+def _narrows(dtype: torch.dtype | None) -> bool:
+    """Whether a cast from float64 to it is a deliberate rounding; wide floats were lifted before."""
+    return dtype is not None and dtype not in (torch.float64, torch.bool) and not dtype.is_complex
 
 
 def _writes_self(func: Any) -> bool:

@@ -28,6 +28,11 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+#: Rounding errors are taken this many times as large where a choice (an index, a mask, a step of a
+#: narrow dtype) hangs on them: a uniform error seldom reaches its own bound, and a few dozen runs must
+#: find the ones that do.
+BLUR = 8
+
 #: Uniform draws kept ready. Each use starts at a place of its own, so that errors of different
 #: operations are as good as independent; drawing them anew would be half the oracle's time.
 _POOL = 1 << 20
@@ -68,6 +73,19 @@ class Noise:
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
         return _kept(torch.addcmul(y, y, self.unit(y), value=c * self.regime.store), y)
+
+    def before_step(self, y: Tensor, native: torch.dtype) -> Tensor:
+        """`y` as it may come to be rounded to a step of a narrow dtype or of the integers: which of
+        two steps an honest kernel takes hangs on errors that 32 runs seldom show.
+
+        What the native dtype holds was not computed with an error (an input, a number already
+        rounded), and every kernel rounds it alike.
+        """
+        if not self.regime.store:
+            return y
+        moved = (y != y.to(native).to(y.dtype)) & y.isfinite()
+        blurred = torch.addcmul(y, y, self.unit(y), value=BLUR * self.regime.store)
+        return torch.where(moved, blurred, y)
 
     def summed(self, y: Tensor, magnitude: Tensor, n: int, squares: Tensor | None = None) -> Tensor:
         """`y`, a sum of n terms whose absolute values add up to `magnitude`, and whose squares to
@@ -234,6 +252,9 @@ EXACT: frozenset[str] = frozenset(
     "fmax fmin isin unique_consecutive _unique2 logical_xor bernoulli native_dropout set_ "
     "resize_".split()
 )
+
+#: Operations that round to the integers.
+STEPS: frozenset[str] = frozenset(("round", "floor", "ceil", "trunc"))
 
 #: Operations that carry the sign of a zero through, whatever the order of work. Negation is not one:
 #: Triton writes it as a subtraction from +0.

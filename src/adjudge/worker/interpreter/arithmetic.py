@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -29,6 +30,27 @@ def narrow(values: Array) -> Array:
     raw = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (raw + np.uint32(0x7FFF) + ((raw >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     return np.where(np.isnan(values), np.uint16(0x7FFF), rounded.astype(np.uint16))
+
+
+#: The float8 formats of NVIDIA devices by Triton's names.
+FLOAT8 = {"fp8e4nv": ml_dtypes.float8_e4m3fn, "fp8e5": ml_dtypes.float8_e5m2}
+#: Their largest finite numbers.
+LARGEST8 = {"fp8e4nv": 448.0, "fp8e5": 57344.0}
+
+
+def widen8(bits: Array, name: str) -> Array:
+    """float8 bits to float32: exact."""
+    wide: Array = np.ascontiguousarray(bits).view(FLOAT8[name]).astype(np.float32)
+    return wide
+
+
+def narrow8(values: Array, name: str) -> Array:
+    """float32 to float8 bits, rounded to nearest even. What is too large, infinities too, becomes the
+    largest finite number, as `cvt.rn.satfinite` of PTX has it; a NaN stays one."""
+    largest = LARGEST8[name]
+    kept = np.clip(values.astype(np.float32), -largest, largest)
+    bits = np.ascontiguousarray(kept.astype(FLOAT8[name])).view(np.uint8)
+    return np.where(np.isnan(values), np.uint8(0x7F), bits)
 
 
 def to_tf32(values: Array) -> Array:

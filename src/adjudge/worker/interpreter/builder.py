@@ -94,6 +94,12 @@ def _fp_to_fp(self: Any, src: Any, dst_type: Any, rounding: Any) -> Any:
             raw = src.data.astype(np.float32).view(np.uint32) >> np.uint32(16)
             return Handle(raw.astype(np.uint16), tl.bfloat16)
         return _cast(self, src, dst_type)
+    source, target = str(src.dtype.scalar), str(dst_type.scalar)
+    if source in arithmetic.FLOAT8:
+        values = Handle(arithmetic.widen8(src.data, source), tl.float32)
+        return _fp_to_fp(self, values, dst_type, rounding)
+    if target in arithmetic.FLOAT8 and rounding != ir.ROUNDING_MODE.RTZ:
+        return Handle(arithmetic.narrow8(_values(src), target), dst_type.scalar)
     return _stock_fp_to_fp(self, src, dst_type, rounding)
 
 

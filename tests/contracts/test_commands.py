@@ -1,0 +1,81 @@
+"""Contracts and waivers from the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from adjudge.cli import run
+
+ROOT = Path(__file__).resolve().parents[2]
+SOFTMAX = ROOT / "examples" / "softmax_tail"
+#: A softmax off by half: one violation by value, in the declared scope.
+OFF = (
+    "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+    "        return torch.softmax(x, -1) * 1.5\n"
+)
+BODIES = {
+    "several inputs": ("torch.rand(4, 8), torch.rand(4, 8)", "a, b", "a + b", ""),
+    "integers": ("torch.randint(0, 5, (4,)), torch.rand(5, 8)", "i, t", "t[i]", ""),
+    "a mask": ("torch.rand(4, 8) > 0.5, torch.rand(4, 8)", "m, x", "torch.where(m, x, 0.0)", ""),
+    "several outputs": ("torch.rand(4, 8),", "x", "(x.sum(-1), x.amax(-1))", ""),
+    "parameters": ("torch.rand(4, 8),", "x", "self.l(x)", "self.l = torch.nn.Linear(8, 3)"),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_init_drafts_check_accepts(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs, names, body, built = BODIES[kind]
+    reference, contract = tmp_path / "reference.py", tmp_path / "contract.toml"
+    reference.write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        {built or 'pass'}\n\n"
+        f"    def forward(self, {names}):\n        return {body}\n\n\n"
+        f"def get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    assert run(["contract", "init", str(reference), "-o", str(contract)]) == 0
+    assert run(["contract", "check", str(contract), "--reference", str(reference)]) == 0
+    assert run(["explain", str(contract)]) == 0
+    assert "sound contract" in capsys.readouterr().out
+
+
+def test_the_contract_of_the_page_is_sound(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "contracts" / "README.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    contract = tmp_path / "contract.toml"
+    contract.write_text(text, encoding="utf-8")
+    reference = str(SOFTMAX / "reference.py")
+    assert run(["contract", "check", str(contract), "--reference", reference]) == 0
+
+
+@pytest.mark.parametrize(
+    ("signature", "expires", "code", "words"),
+    [
+        ("value", "2999-12-31", 0, "waived"),
+        ("value", "2020-01-01", 2, r"waivers.toml:2: .*expired"),
+        ("class", "2999-12-31", 2, r"waivers.toml:2: .*matches no violation"),
+    ],
+)
+def test_waivers(
+    tmp_path: Path,
+    signature: str,
+    expires: str,
+    code: int,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    candidate, waivers = tmp_path / "k.py", tmp_path / "waivers.toml"
+    candidate.write_text(OFF)
+    waivers.write_text(
+        f'schema = 1\n[[waiver]]\ngate = "wrong-value"\nsignature = "{signature}"\n'
+        f'scope = "declared"\nreason = "known"\nexpires = {expires}\n'
+    )
+    command = ["verify", str(candidate), "--reference", str(SOFTMAX / "reference.py")]
+    command += ["--waivers", str(waivers), "-g", "wrong-value"]
+    found = run(command)
+    shown = capsys.readouterr()
+    assert (found, bool(re.search(words, shown.out + shown.err))) == (code, True), shown
