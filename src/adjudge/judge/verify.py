@@ -340,8 +340,12 @@ class _Trial:
         planned: list[Probe],
     ) -> Verdict:
         observations = docket.observations.values()
+        # What nobody asked for and nobody offered is no refusal.
+        owed = docket.scene.discovery.gradients or docket.scene.task.declared.training
         refusals = {
-            f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
+            f"{o.raised.type}: {first_line(o.raised.message)}"
+            for p, o in docket.observations.items()
+            if o.raised and (owed or p.cotangent == "none")
         }
         stdout = next((o.stdout for o in observations if o.stdout), "")
         left_out = self._left_out(docket)
