@@ -325,7 +325,13 @@ ROWS: tuple[Row, ...] = (
         "return self.f(x, y)",
         f"{R}(7, 5), {R}(7, 6)",
     ),
-    ("addmm", "pass", "c, a, b", "return torch.addmm(c, a, b, beta=0.5)", f"{R}(5, 7), {R}(5, 9), {R}(9, 7)"),
+    (
+        "addmm",
+        "pass",
+        "c, a, b",
+        "return torch.addmm(c, a, b, beta=0.5)",
+        f"{R}(5, 7), {R}(5, 9), {R}(9, 7)",
+    ),
     ("diag-matmul", "pass", "a, b", "return torch.diag(a) @ b", f"{R}(9), {R}(9, 7)"),
     ("outer-sub", "pass", "x", "return torch.cdist(x, x.flip(0) + 1)", f"{R}(6, 8)"),
 )  # fmt: skip

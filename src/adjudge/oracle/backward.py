@@ -33,8 +33,11 @@ _CUBIC = 1.375**2
 
 
 def summed(noise: Noise, y: Tensor, magnitude: Tensor, terms: Tensor) -> Tensor:
-    """`y`, each element of it a sum of its own number of terms."""
-    return noise.summed(y, magnitude * (terms if noise.worst else terms.sqrt()), 1)
+    """`y`, each element of it a sum of its own number of terms, kept in the memory of the result: torch
+    itself adds to it there, so that in half precision the sum is stored after each term."""
+    wide = noise.regime
+    size = max(wide.accumulate, wide.store) * (terms if noise.worst else terms.sqrt())
+    return noise.stored(y + magnitude * size * noise.unit(y))
 
 
 def _of_gradient(noise: Noise, op: Any, grad: Tensor, *rest: Any, **kw: Any) -> Tensor:
@@ -162,7 +165,8 @@ def _bagged(noise: Noise, op: Any, weight: Tensor, *rest: Any, **kw: Any) -> Any
 
 def _bag_backward(noise: Noise, op: Any, grad: Tensor, *rest: Any, **kw: Any) -> Tensor:
     y = op(grad, *rest, **kw)
-    return noise.summed(y, op(grad.abs(), *rest, **kw), max(1, rest[0].numel()))
+    terms = torch.full_like(y, max(1, rest[0].numel()))
+    return summed(noise, y, op(grad.abs(), *rest, **kw), terms)
 
 
 def _trilinear(
