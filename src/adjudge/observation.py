@@ -17,6 +17,8 @@ from adjudge.task import Launch
 
 #: What the path of a gradient begins with; the name of an input or parameter follows.
 GRADIENT = "grad "
+#: What the names of cotangents begin with, beside "args" and "kwargs".
+COTANGENTS = "cotangents"
 
 
 class Status(StrEnum):

@@ -7,8 +7,18 @@ from dataclasses import replace
 from fakes import WRONG, FakeEvidence, answer, scene
 
 from adjudge.contract import Outcome, Scope
-from adjudge.gates import stale_output, wrong_gradient, wrong_value
-from adjudge.observation import Observation, Status
+from adjudge.gates import (
+    bypasses_kernel,
+    mutates_input,
+    out_of_bounds,
+    stale_output,
+    wrong_gradient,
+    wrong_metadata,
+    wrong_value,
+)
+from adjudge.gates.protocol import Comparison
+from adjudge.judge.scout import _offered
+from adjudge.observation import AccessFault, Observation, Raised, Status
 from adjudge.task import Declared
 
 TRAINING = {"declared": Declared(training=True)}
@@ -78,3 +88,73 @@ def test_what_fresh_memory_leaves_in_a_gradient_belongs_to_stale_output() -> Non
     found.put(replace(first, fill="nan"), answer(1.0, 3.0), WRONG)
     assert stale_output.decide(found).outcome is Outcome.VIOLATION
     assert wrong_gradient.decide(found).outcome is not Outcome.VIOLATION
+
+
+def raising(found: FakeEvidence) -> None:
+    probe = replace(found.scene.ordinary, cotangent="random")
+    raised = Raised(type="RuntimeError", message="no backward", traceback="", phase="call")
+    found.put(probe, Observation(status=Status.RAISED, raised=raised))
+
+
+def test_a_backward_pass_that_raises_offers_nothing_and_owes_what_training_asks() -> None:
+    silent = evidence(gradients=False)
+    raising(silent)
+    finding = wrong_gradient.decide(silent)
+    assert finding.outcome is Outcome.NOT_APPLICABLE
+    assert "RuntimeError: no backward" in finding.reason
+    asked = evidence(training=True, gradients=False)
+    raising(asked)
+    finding = wrong_gradient.decide(asked)
+    assert finding.violation is not None
+    assert (finding.violation.signature, finding.exact) == ("raised", True)
+    # Training asks for all of the plan, whatever the scout found.
+    assert len(list(wrong_gradient.plan(asked.scene))) > 8
+
+
+def test_what_counts_as_an_offer() -> None:
+    forward = answer(1.0)
+    launched = replace(forward, launches=evidence().scene.discovery.launches)
+    by_torch = answer(1.0, backward="autograd")
+    assert _offered("torch", forward, by_torch)
+    assert not _offered("torch", launched, by_torch)
+    # CUDA C++ is launched unseen.
+    assert not _offered("cuda", forward, by_torch)
+    for own in ("function", "explicit"):
+        assert _offered("cuda", launched, answer(1.0, backward=own))
+        assert not _offered("cuda", launched, answer(1.0, backward=own, disconnected=("[1]",)))
+    assert not _offered("torch", forward, Observation(status=Status.RAISED))
+
+
+def test_kinks_missing_gradients_and_used_up_cotangents_are_noted() -> None:
+    found = evidence()
+    first = replace(found.scene.ordinary, cotangent="random")
+    seen = answer(1.0, missing=("weight",), mutated_inputs=("cotangents[0]",))
+    found.put(first, seen, Comparison(outcome="within", excluded=3))
+    finding = wrong_gradient.decide(found)
+    assert finding.outcome is Outcome.PASS
+    assert [note.split(";")[0] for note in finding.notes] == [
+        "no gradient for weight",
+        "3 elements hang on a kink or a tie that rounding decides, and were left out",
+        "the backward pass writes over the cotangent that it is given",
+    ]
+    # The pass may use it up; what is an input may not be written.
+    assert mutates_input.decide(found).outcome is Outcome.PASS
+    found.put(first, replace(seen, mutated_inputs=("args[0]",)))
+    assert mutates_input.decide(found).outcome is Outcome.VIOLATION
+
+
+def test_other_gates_read_a_backward_pass_for_what_it_is() -> None:
+    found = FakeEvidence(
+        scene(task={"declared": Declared(kernel=True)}, discovery={"gradients": True})
+    )
+    launches = found.scene.discovery.launches
+    found.put(found.scene.ordinary, answer(1.0, launches=launches))
+    first = replace(found.scene.ordinary, cotangent="random")
+    elsewhere = answer(1.0)
+    elsewhere = replace(elsewhere, outputs=(replace(elsewhere.outputs[0], device="cpu"),))
+    found.put(first, elsewhere, Comparison(outcome="metadata", reason="shape"))
+    assert wrong_metadata.decide(found).outcome is Outcome.PASS
+    assert bypasses_kernel.decide(found).outcome is Outcome.PASS
+    fault = AccessFault(kind="load", tensor="g_ptr", offset=4, kernel="k", line=3)
+    found.put(first, replace(elsewhere, faults=(fault,)))
+    assert out_of_bounds.decide(found).outcome is Outcome.VIOLATION

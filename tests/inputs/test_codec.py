@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adjudge.errors import UsageError
 from adjudge.inputs import codec
-from adjudge.inputs.levels import DISTRIBUTIONS, FILLS, HISTORIES, LAYOUTS, SPECIALS
+from adjudge.inputs.levels import COTANGENTS, DISTRIBUTIONS, FILLS, HISTORIES, LAYOUTS, SPECIALS
 from adjudge.probe import Probe, sizes_of
 
 names = st.text("abcdefgh_", min_size=1, max_size=8)
@@ -26,6 +26,7 @@ probes = st.builds(
     history=st.lists(st.sampled_from(HISTORIES), max_size=40).map(tuple),
     process=st.integers(0, 3),
     repeat=st.integers(0, 3),
+    cotangent=st.sampled_from(COTANGENTS),
 )
 
 

@@ -35,7 +35,13 @@ def decide(evidence: Evidence) -> Finding:
     unusable = baseline_unusable(CONTRACT, evidence, scene.ordinary)
     if unusable is not None:
         return unusable
-    answered = {p: o for p, o in evidence.observations.items() if o.answered and _has_elements(o)}
+    # Where nobody declares training, a candidate may leave the graph to torch.
+    training = scene.task.declared.training
+    answered = {
+        p: o
+        for p, o in evidence.observations.items()
+        if o.answered and _has_elements(o) and (training or p.cotangent == "none")
+    }
     without = [probe for probe, observation in answered.items() if not observation.launches]
     if without and scene.task.declared.kernel:
         probe = min(without, key=weight)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from adjudge.contract import Contract, Finding, Kind, Violation
 from adjudge.gates.protocol import Evidence, Scene
 from adjudge.gates.reading import baseline_unusable, passed, violated, weight
-from adjudge.observation import Observation
+from adjudge.observation import COTANGENTS, Observation
 from adjudge.probe import Probe
 
 CONTRACT = Contract(
@@ -66,7 +66,9 @@ def _changed(observation: Observation, allowed: set[str], endings: set[str]) -> 
     if not observation.answered:
         return []
     state = [name for name in observation.mutated_parameters if _last(name) not in endings]
-    return [name for name in (*observation.mutated_inputs, *state) if name not in allowed]
+    # A backward pass may put a gradient where its cotangent was; `wrong-gradient` says so.
+    given = [name for name in observation.mutated_inputs if not name.startswith(COTANGENTS)]
+    return [name for name in (*given, *state) if name not in allowed]
 
 
 def _last(name: str) -> str:

@@ -12,6 +12,7 @@ from adjudge.gates.reading import (
     baseline_unusable,
     broken_probes,
     decide_values,
+    first_line,
     inconclusive,
     not_applicable,
     state,
@@ -19,7 +20,8 @@ from adjudge.gates.reading import (
     violated,
     weight,
 )
-from adjudge.inputs.levels import COTANGENTS
+from adjudge.inputs import levels
+from adjudge.observation import COTANGENTS, Observation, Status
 from adjudge.probe import Probe
 
 CONTRACT = Contract(
@@ -60,9 +62,9 @@ def plan(scene: Scene) -> Iterable[Probe]:
     first = replace(ordinary, cotangent=FIRST)
     if not scene.discovery.differentiable:
         return []
-    if not scene.discovery.gradients:
+    if not _asked(scene):
         return [first]
-    kinds = [kind for kind in COTANGENTS if kind != "none"]
+    kinds = [kind for kind in levels.COTANGENTS if kind != "none"]
     probes = [replace(ordinary, cotangent=kind) for kind in kinds]
     probes += [replace(first, fill="nan"), replace(first, history=("same",))]
     probes += [replace(first, layout=layout) for layout in ("sliced", "transposed")]
@@ -87,17 +89,11 @@ def decide(evidence: Evidence) -> Finding:
     if baseline is State.BROKEN:
         return not_applicable(CONTRACT, "baseline fails: the ordinary run is already wrong")
     if scene.task.declared.training:
-        missing = _missing(evidence)
+        missing = _missing(evidence) or _raising(evidence, first)
         if missing is not None:
             return violated(CONTRACT, evidence, missing, exact=True, probes=1)
-    elif not scene.discovery.gradients:
-        observation = evidence.observations.get(first)
-        if observation is not None and not observation.answered and observation.raised is None:
-            return inconclusive(CONTRACT, observation.ending or "the backward pass did not answer")
-        words = "its kernels have no backward"
-        if observation is None or not observation.backward:
-            words = "the candidate has no gradient"
-        return not_applicable(CONTRACT, f"{words}, and the task declares no training")
+    elif not _asked(scene):
+        return _not_offered(evidence.observations.get(first))
     failing = broken_probes(evidence, CONTRACT.identifier)
     if failing:
         # The plainest cotangent that fails tells most.
@@ -105,15 +101,54 @@ def decide(evidence: Evidence) -> Finding:
         violation, exact = value_violation(evidence, probe)
         return violated(CONTRACT, evidence, violation, exact=exact, probes=len(failing))
     finding = decide_values(CONTRACT, evidence, plan(scene))
-    unasked = sorted({n for o in evidence.observations.values() for n in o.missing})
-    if unasked and finding.outcome is Outcome.PASS:
-        words = f"no gradient for {', '.join(unasked[:5])}; the task declares no training"
-        return replace(finding, notes=(*finding.notes, words))
-    return finding
+    if finding.outcome is not Outcome.PASS:
+        return finding
+    return replace(finding, notes=(*finding.notes, *_notes(evidence)))
+
+
+def _asked(scene: Scene) -> bool:
+    """Whether the candidate owes gradients: the task asks for them, or it offers them."""
+    return scene.discovery.gradients or scene.task.declared.training
+
+
+def _not_offered(observation: Observation | None) -> Finding:
+    if observation is not None and observation.raised is not None:
+        raised = f"{observation.raised.type}: {first_line(observation.raised.message)}"
+        words = f"its backward pass raises {raised}"
+    elif observation is not None and not observation.answered:
+        return inconclusive(CONTRACT, observation.ending or "the backward pass did not answer")
+    elif observation is None or not observation.backward:
+        words = "the candidate has no gradient"
+    else:
+        words = "its kernels have no backward"
+    return not_applicable(CONTRACT, f"{words}, and the task declares no training")
+
+
+def _notes(evidence: Evidence) -> Iterable[str]:
+    asked = {p: o for p, o in evidence.observations.items() if p.cotangent != "none" and o.answered}
+    unasked = sorted({name for o in asked.values() for name in o.missing})
+    if unasked:
+        yield f"no gradient for {', '.join(unasked[:5])}; the task declares no training"
+    kinks = sum(evidence.compare(probe).excluded for probe in asked)
+    if kinks:
+        yield f"{kinks} elements hang on a kink or a tie that rounding decides, and were left out"
+    if any(n.startswith(COTANGENTS) for o in asked.values() for n in o.mutated_inputs):
+        yield "the backward pass writes over the cotangent that it is given"
 
 
 def _plainness(probe: Probe) -> tuple[int, int, tuple[int, int, str]]:
-    return (len(probe.factors), COTANGENTS.index(probe.cotangent), weight(probe))
+    return (len(probe.factors), levels.COTANGENTS.index(probe.cotangent), weight(probe))
+
+
+def _raising(evidence: Evidence, probe: Probe) -> Violation | None:
+    """An exception where an ordinary gradient is asked for, and the forward pass alone answers."""
+    observation = evidence.observations.get(probe)
+    forward = evidence.observations.get(evidence.scene.ordinary)
+    if observation is None or observation.status is not Status.RAISED:
+        return None
+    if forward is None or not forward.answered:
+        return None
+    return value_violation(evidence, probe)[0]
 
 
 def _missing(evidence: Evidence) -> Violation | None:

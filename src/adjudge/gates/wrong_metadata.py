@@ -15,7 +15,7 @@ CONTRACT = Contract(
     codes=("RES-01",),
     kind=Kind.EXACT,
     cost=0,
-    scope="Every output of every run that any gate asks for.",
+    scope="Every output of every run that any gate asks for; gradients are `wrong-gradient`'s.",
     precondition="The reference answers.",
     postcondition="As many outputs as the reference returns, nested alike, each of its dtype and "
     "shape, on the device of the inputs; strides are recorded and not judged.",
@@ -34,7 +34,7 @@ def plan(scene: Scene) -> Iterable[Probe]:
 
 
 def decide(evidence: Evidence) -> Finding:
-    answered = [p for p, o in evidence.observations.items() if o.answered]
+    answered = [p for p, o in evidence.observations.items() if o.answered and p.cotangent == "none"]
     for probe in sorted(answered, key=weight):
         violation = _violation(evidence, probe)
         if violation is not None:

@@ -90,8 +90,8 @@ class Docket:
         #: found below that.
         self.regime = self.required
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
-        #: Sizes of the runs that did not answer in time.
-        self._hung: list[int] = []
+        #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
+        self._hung: list[tuple[bool, int]] = []
         self.input_digests: dict[Probe, str] = {}
         #: Number of the last process started for one run alone.
         self._processes = FIRST_FRESH
@@ -145,7 +145,8 @@ class Docket:
         if self.deadline is not None and time.monotonic() > self.deadline:
             self._skipped[probe] = "budget: the time allowed was spent on cheaper probes"
             return None
-        if sum(size <= _size(probe) for size in self._hung) >= PATIENCE:
+        backward = probe.cotangent != "none"
+        if sum(b <= backward and n <= _size(probe) for b, n in self._hung) >= PATIENCE:
             self._skipped[probe] = "the candidate did not answer in time, twice"
             return None
         try:
@@ -177,7 +178,7 @@ class Docket:
         self._observations[case.probe] = observation
         self.input_digests[case.probe] = case.digest
         if observation.status is Status.HUNG:
-            self._hung.append(_size(case.probe))
+            self._hung.append((case.probe.cotangent != "none", _size(case.probe)))
 
     def close_reductions(self) -> None:
         """Runs the reductions of failing probes that no gate asked for, so that faults find owners."""

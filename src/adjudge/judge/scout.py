@@ -106,7 +106,8 @@ def scout(
         reference_writes=writes,
         reference_aliases=aliases,
         differentiable=gradients[0].request.gradients if gradients is not None else (),
-        gradients=gradients is not None and _offered(builder, observation, gradients[1]),
+        gradients=gradients is not None
+        and _offered(runner.candidate.language, observation, gradients[1]),
     )
     return Scouted(discovery=discovery, builder=builder, runs=tuple(runs), no_native=no_native)
 
@@ -125,17 +126,19 @@ def _gradients(
     return case, runner.run(case)
 
 
-def _offered(builder: CaseBuilder, forward: Observation, backward: Observation) -> bool:
+def _offered(language: str, forward: Observation, backward: Observation) -> bool:
     """Whether the candidate means to be differentiated.
 
     A kernel that no backward stands for cuts the graph without a word. Around it gradients may still
-    flow (a residual, a bias), and they are wrong; but nobody has offered them.
+    flow (a residual, a bias), and they are wrong; but nobody has offered them. Nor does a backward
+    pass that raises offer any. Kernels in CUDA C++ are launched unseen, so that the language counts
+    where no launch was seen.
     """
     if not backward.answered or backward.disconnected:
-        return backward.status is Status.RAISED and not forward.launches
-    return backward.backward in ("explicit", "function") or (
-        backward.backward == "autograd" and not forward.launches
-    )
+        return False
+    if backward.backward in ("explicit", "function"):
+        return True
+    return backward.backward == "autograd" and not forward.launches and language == "torch"
 
 
 def _conditioned(builder: CaseBuilder, base: Sizes) -> Sizes:

@@ -87,7 +87,10 @@ def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     if finding.scope is Scope.DECLARED:
         return finding
     if native is None:
-        everywhere = not finding.violation.probe.factors and _fails_everywhere(docket)
+        # Where training is declared, a plain gradient is as ordinary as a plain answer.
+        kind = finding.violation.probe.cotangent if docket.scene.task.declared.training else "none"
+        plain = not finding.violation.probe.without(["cotangent"] if kind != "none" else []).factors
+        everywhere = plain and _fails_everywhere(docket, kind)
         return replace(finding, scope=Scope.DECLARED) if everywhere else finding
     probe = replace(finding.violation.probe, sizes=native)
     if not docket.scene.is_declared(probe):
@@ -97,8 +100,9 @@ def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     return replace(finding, scope=Scope.DECLARED)
 
 
-def _fails_everywhere(docket: Docket) -> bool:
-    plain = [p for p in docket.observations if not p.factors]
+def _fails_everywhere(docket: Docket, cotangent: str) -> bool:
+    ordinary = [p for p in docket.observations if p.cotangent == cotangent]
+    plain = [p for p in ordinary if not p.without(["cotangent"]).factors]
     broken = {p.sizes for p in plain if state(docket, p) is State.BROKEN}
     clean = {p.sizes for p in plain if state(docket, p) is State.CLEAN and _substantial(p)}
     return len(broken) >= FEW and not clean

@@ -359,8 +359,12 @@ class _Trial:
         warnings: tuple[str, ...],
     ) -> Verdict:
         observations = docket.observations.values()
+        # What nobody asked for and nobody offered is no refusal.
+        owed = docket.scene.discovery.gradients or docket.scene.task.declared.training
         refusals = {
-            f"{o.raised.type}: {first_line(o.raised.message)}" for o in observations if o.raised
+            f"{o.raised.type}: {first_line(o.raised.message)}"
+            for p, o in docket.observations.items()
+            if o.raised and (owed or p.cotangent == "none")
         }
         stdout = next((o.stdout for o in observations if o.stdout), "")
         starved = {g.CONTRACT.identifier: _starved(docket, g) for g in self.gates}

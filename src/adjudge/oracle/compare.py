@@ -204,6 +204,14 @@ class Judgement:
         found = self._against(index, output, FIRST, acquit=True)
         if found.ok:
             return found
+        if self._leaves_out(index):
+            return Comparison(
+                outcome="undecided",
+                reason=f"{self._excluded} of {self._total} elements hang on choices that rounding "
+                "decides",
+                excluded=self._excluded,
+                total=self._total,
+            )
         # Student's quantile holds at any number of runs; few runs only make it wide. So a gross
         # error is convicted at once, and what lies between waits for more runs.
         found = self._against(index, output, FIRST)
@@ -213,6 +221,14 @@ class Judgement:
         if not found.ok and self._confirm and not large:
             found = self._against(index, output, FEWER if long else CONFIRM, fresh=True)
         return found
+
+    def _leaves_out(self, index: int) -> bool:
+        """Counts the elements that hang on a choice; whether they are too many to decide anything."""
+        unsettled = self._oracle.unsettled(self._regime)
+        if unsettled is None:
+            return False
+        self._excluded += int(unsettled[index].sum())
+        return self._excluded > MOST_EXCLUDED * self._total
 
     def _against(
         self,

@@ -197,6 +197,30 @@ def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0) -> Tens
     return _reduced(torch.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction)
 
 
+#: Rows past which torch takes the distances of all pairs from a matrix product.
+_FEW_ROWS = 25
+
+
+def _cdist(a: Tensor, b: Tensor, p: float, mode: int | None) -> Tensor:
+    many = a.shape[-2] > _FEW_ROWS or b.shape[-2] > _FEW_ROWS
+    if p == 2 and (mode == 1 or (not mode and many)):
+        squares = (a * a).sum(-1).unsqueeze(-1) + (b * b).sum(-1).unsqueeze(-2)
+        return torch.sqrt(torch.clamp(squares - 2 * torch.matmul(a, b.mT), min=0))
+    return _vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, [-1])
+
+
+def _cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distance: Tensor) -> Tensor:
+    apart = a.unsqueeze(-2) - b.unsqueeze(-3)
+    grad, far = grad.unsqueeze(-1), distance.unsqueeze(-1)
+    if p == float("inf"):
+        share = torch.sign(apart) * (apart.abs() == far)
+    elif p == 2:
+        share = apart / far
+    else:
+        share = torch.sign(apart) * torch.pow(apart.abs() / far, p - 1)
+    return torch.sum(torch.where(far == 0, 0.0, grad * share), -2)
+
+
 def _cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if not x.dim() or not x.shape[dim]:
         return x.clone()
@@ -253,5 +277,7 @@ TABLE: dict[Any, Decomposition] = {
     aten.smooth_l1_loss.default: _smooth_l1,
     aten.huber_loss.default: _huber,
     aten.cumprod.default: _cumprod,
+    aten._cdist_forward.default: _cdist,
+    aten._cdist_backward.default: _cdist_backward,
     aten.rsqrt.default: lambda x: 1 / torch.sqrt(x),
 }

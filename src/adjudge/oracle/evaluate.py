@@ -71,6 +71,8 @@ class Oracle:
         #: Runs drawn and the sums of their squared deviations, by regime, law and stream.
         self._squares: dict[tuple[str, bool, int], tuple[int, list[Array]]] = {}
         self.structure = ""
+        #: Operations met in runs with errors for which there is no bound.
+        self.unruled: set[str] = set()
 
     @cached_property
     def native(self) -> list[Leaf]:
@@ -285,9 +287,9 @@ class Oracle:
         for number in range(done, samples):
             seed = (self._seed * 1_000_003 + number + (stream << 20)) & 0x7FFFFFFF
             mode = Lifted(self.dtype, rules.Noise(found, seed, worst=worst))
-            for total, leaf, centre in zip(
-                squares, self._lifted_run(mode), self.exact, strict=True
-            ):
+            leaves = self._lifted_run(mode)
+            self.unruled |= mode.unruled
+            for total, leaf, centre in zip(squares, leaves, self.exact, strict=True):
                 with np.errstate(all="ignore"):
                     off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
                     total += np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)

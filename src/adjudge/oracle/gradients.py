@@ -137,6 +137,10 @@ class GradientOracle(Oracle):
         found = super().compare(whole, name, confirm=confirm, lenient=lenient)
         if found.outcome == "metadata":
             return replace(found, outcome="value", affected=1, total=1)
+        if found.outcome == "value" and not found.exact and self.unruled:
+            # The bound is then a guess, which may acquit and never convicts.
+            words = ", ".join(sorted(self.unruled)[:3])
+            return Comparison(outcome="undecided", reason=f"no error bound is known for {words}")
         return found
 
     def _completed(self, observation: Observation) -> Observation:

@@ -18,10 +18,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from adjudge.oracle import rules
+from adjudge.oracle import backward, rules
 from adjudge.oracle.decompositions import TABLE
 
 aten = torch.ops.aten
+_RULES = {**rules.SPECIAL, **backward.RULES}
+_EXACT = rules.EXACT | backward.EXACT
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -48,6 +50,8 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._noise = noise
         #: Names of all primitive operations met, how many there were, and the elements they read.
         self.met: set[str] = set()
+        #: Those among them whose error no rule bounds.
+        self.unruled: set[str] = set()
         self.count = 0
         self.read = 0
 
@@ -78,9 +82,9 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in TABLE:
             with self:
                 return TABLE[func](*args, **kwargs)
-        if func in rules.SPECIAL and _is_float(args[0]):
-            return rules.SPECIAL[func](self._noise, func, *args, **kwargs)
-        if name in rules.EXACT:
+        if func in _RULES and _is_float(args[0]):
+            return _RULES[func](self._noise, func, *args, **kwargs)
+        if name in _EXACT:
             return func(*args, **kwargs)
         if name in rules.FUNCTIONS:
             return self._noisy(func(*args, **kwargs), rules.FUNCTIONS[name])
@@ -100,7 +104,10 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func.decompose(*args, **kwargs)
         # No rule: a handful of roundings, and the sum's law is unknown.
-        return self._noisy(func(*args, **kwargs), 4.0)
+        out = func(*args, **kwargs)
+        if any(map(_is_float, tree_leaves(out))):
+            self.unruled.add(name)
+        return self._noisy(out, 4.0)
 
     def _noisy(self, out: Any, weight: float) -> Any:
         assert self._noise is not None

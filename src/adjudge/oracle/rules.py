@@ -185,14 +185,6 @@ def _pooled(noise: Noise, op: Any, x: Tensor, *rest: Any, **kw: Any) -> Tensor:
     return noise.summed(y, op(x.abs(), *rest, **kw), window)
 
 
-def _scattered(noise: Noise, op: Any, x: Tensor, *rest: Any, **kw: Any) -> Tensor:
-    y = op(x, *rest, **kw)
-    source = [a.abs() if isinstance(a, Tensor) and a.is_floating_point() else a for a in rest]
-    return noise.summed(
-        y, op(x.abs(), *source, **kw), max(1, rest[-1].numel() // max(1, y.numel()))
-    )
-
-
 def _exponential(noise: Noise, op: Any, x: Tensor) -> Tensor:
     """Hardware has powers of two: the product with log2(e), itself a rounded number, is rounded before
     the power is taken, which costs |x| roundings (33 units in the last place at x = 88, recorded on an
@@ -219,8 +211,6 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d.default: _pooled,
     aten._adaptive_avg_pool3d.default: _pooled,
     aten.exp.default: _exponential,
-    aten.scatter_add.default: _scattered,
-    aten.index_add.default: _scattered,
 }
 
 #: Weight of one rounding for functions: documented maximum error of CUDA's float32 functions in

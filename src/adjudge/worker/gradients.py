@@ -90,13 +90,13 @@ def pull(
             return Pulled(gradients=dict.fromkeys(wanted), backward="", disconnected=loose)
         tensors = [t for t, _ in connected]
         kind = "function" if any(map(_is_own, _nodes(tensors))) else "autograd"
-        for last in (False, True) if twice else (True,):
+        for pulled in _passes([c for _, c in connected], twice):
             found = torch.autograd.grad(
                 tensors,
                 list(sources.values()),
-                grad_outputs=[c for _, c in connected],
+                grad_outputs=pulled,
                 allow_unused=True,
-                retain_graph=not last,
+                retain_graph=twice,
             )
     gradients = dict(zip(sources, found, strict=True))
     return Pulled(
@@ -116,17 +116,32 @@ def _explicit(
 ) -> Pulled:
     parameters = named_parameters(built)
     built(*args, **kwargs)
-    grad = cotangents[0] if len(cotangents) == 1 else tuple(cotangents)
-    for _ in range(2 if twice else 1):
+    for pulled in _passes(cotangents, twice):
         for parameter in parameters.values():
             parameter.grad = None
-        returned = backward(grad, *args, **kwargs)
+        returned = backward(pulled[0] if len(pulled) == 1 else tuple(pulled), *args, **kwargs)
     order = [name for name, t in named.items() if t.is_floating_point()] + list(parameters)
     gradients = _by_name(returned, order)
+    for name, source in {**named, **parameters}.items():
+        # As autograd does: a gradient may be summed in a wider dtype than its source has.
+        given = gradients.get(name)
+        if isinstance(given, torch.Tensor) and given.is_floating_point():
+            gradients[name] = given.to(source.dtype)
     for name, parameter in parameters.items():
         if gradients.get(name) is None:
             gradients[name] = parameter.grad
     return Pulled(gradients={name: gradients.get(name) for name in wanted}, backward="explicit")
+
+
+def _passes(
+    cotangents: Sequence[torch.Tensor | None], twice: bool
+) -> Iterator[list[torch.Tensor | None]]:
+    """The cotangents of each pass. A first pass may have written over its own; what the second one is
+    for is what the forward pass has saved."""
+    kept = [c.clone() if c is not None else None for c in cotangents] if twice else []
+    yield list(cotangents)
+    if twice:
+        yield kept
 
 
 def _by_name(returned: Any, order: list[str]) -> dict[str, torch.Tensor | None]:
