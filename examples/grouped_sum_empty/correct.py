@@ -15,7 +15,9 @@ def sum_kernel(
     column = tl.arange(0, BLOCK_W)
     member = tl.load(group_ptr + item, mask=item < items, other=-1) == group
     mask = member[:, None] & (column[None, :] < width)
-    x = tl.load(x_ptr + item[:, None] * width + column[None, :], mask=mask, other=0.0)
+    x = tl.load(x_ptr + item[:, None] * width + column[None, :], mask=mask, other=0.0).to(
+        tl.float32
+    )
     total = tl.sum(x, axis=0)
     tl.store(out_ptr + group * width + column, total, mask=column < width)
 

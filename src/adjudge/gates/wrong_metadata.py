@@ -56,6 +56,7 @@ def _violation(evidence: Evidence, probe: Probe) -> Violation | None:
             expected=comparison.expected,
             got=comparison.got,
             bound="equality",
+            digests=evidence.observations[probe].digests,
         )
     devices = {o.device for o in evidence.observations[probe].outputs if not o.scalar}
     foreign = devices - {evidence.device}
