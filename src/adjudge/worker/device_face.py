@@ -170,8 +170,21 @@ def put_on() -> None:
     torch.Tensor.get_device = lambda tensor: 0  # type: ignore[assignment]
     torch.Generator = _Generator  # type: ignore[misc]
     torch.compiler.set_stance("force_eager")
+    _face_backward()
     for name in ("float16", "bfloat16"):
         setattr(torch.cuda, f"is_{name}_supported", lambda *a, **k: True)
+
+
+def _face_backward() -> None:
+    """Keeps the face on in backward passes: `torch.autograd.grad` is itself seen by the function mode,
+    which is off while it is carried out, so that a backward function would be refused a GPU."""
+    engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+    def facing(*args: Any, **kwargs: Any) -> Any:
+        with DeviceFace():
+            return engine(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = facing  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
