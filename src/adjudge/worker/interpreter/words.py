@@ -28,11 +28,11 @@ def install() -> None:
 class _Rewriter(stock.ASTTransformer):  # type: ignore[misc]
     """The stock rewriting of assignments, and of the operators."""
 
-    def visit_Assign(self, node: ast.Assign) -> Any:
+    def visit_Assign(self, node: ast.Assign) -> Any:  # noqa: N802
         node.value = self.visit(node.value)
         return super().visit_Assign(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802
         self.generic_visit(node)
         if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield)) for n in ast.walk(node)):
             return node
@@ -41,7 +41,7 @@ class _Rewriter(stock.ASTTransformer):  # type: ignore[misc]
         name = _AND if isinstance(node.op, ast.And) else _OR
         return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=later, keywords=[])
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # noqa: N802
         self.generic_visit(node)
         if not isinstance(node.op, ast.Not):
             return node
