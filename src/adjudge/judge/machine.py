@@ -34,6 +34,34 @@ def machine_code(
     return build([*jobs, *more], isolation=isolation), (*unread, *notes)
 
 
+def demands(
+    text: str, launches: Sequence[Launch], chips: Sequence[Chip], *, isolation: str = "full"
+) -> tuple[str, ...]:
+    """What each kernel asks of each chip, one line for both, and what could not be read."""
+    try:
+        source = Source(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return (f"the candidate is no Python that can be read: {type(error).__name__}",)
+    built, unread = machine_code(source, launches, chips, isolation=isolation)
+    return (*map(_line, built), *unread)
+
+
+def _line(built: Built) -> str:
+    where = f"{built.title[0]} on {built.job.chip.name}"
+    code = built.code
+    if code is None:
+        return f"{where}: not compiled: {built.error.splitlines()[0] if built.error else ''}"
+    asked = (
+        f"{code.registers} registers a thread of {code.chip.registers}",
+        f"{code.shared:,} bytes of shared memory of {code.chip.shared:,}",
+        f"{code.tensor_memory} columns of tensor memory of {code.chip.tensor_memory}"
+        if code.chip.tensor_memory
+        else "",
+        *code.remarks,
+    )
+    return f"{where}: {'; '.join(part for part in asked if part)}"
+
+
 def has_cuda(source: Source) -> bool:
     """Whether the candidate carries CUDA C++ that can be read."""
     return bool(inline_sources(source)[0])
