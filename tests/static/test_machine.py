@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from adjudge.cli import run
+from adjudge.contract import Outcome
+from adjudge.frontends import kernelbench
+from adjudge.judge.verify import Options, verify
 from adjudge.static import sass
 from adjudge.static.build import Built, Job, build
 from adjudge.static.chips import CHIPS, chip
 from adjudge.static.kernels import standalone
 from adjudge.static.source import Source
 from adjudge.task import Launch
+from adjudge.worker.client import Zygote
 
 pytest.importorskip("triton")
 
@@ -194,3 +198,15 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "columns=128 rows=64" in shown
     assert "count_kernel" in shown
     assert run([*arguments[:-1], "sm_1"]) == 2
+
+
+def test_a_verdict_notes_what_is_asked_of_a_chip(zygote: Zygote) -> None:
+    folder = EXAMPLES / "column_count_atomics"
+    program, candidate = kernelbench.load(folder / "correct.py", folder / "reference.py")
+    gates = ("resource-excess",)
+    options = Options(zygote=zygote, examine=False, gates=gates, chips=(chip("sm_90"),))
+    (finding,) = verify(program, candidate, options).findings
+    assert finding.outcome is Outcome.PASS
+    (note,) = [note for note in finding.notes if "sm_90" in note]
+    assert "registers a thread of 255" in note
+    assert "bytes of shared memory of 232,448" in note

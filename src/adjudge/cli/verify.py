@@ -25,6 +25,7 @@ def verify(
     json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     isolation: common.Isolation = "full",
     runner: common.RunnerName = "interpret",
+    chip: Annotated[tuple[str, ...], Parameter(name=["--chip", "-c"])] = (),
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
 ) -> int:
     """Judge a candidate against its reference.
@@ -61,6 +62,9 @@ def verify(
         "none" runs the candidate without a sandbox: for code you trust, on systems without Landlock.
     runner
         Where the candidate runs: in the interpreter, on any machine, or on the first GPU ("cuda").
+    chip
+        Also compile for this chip (sm_80, sm_90, sm_100), where a compiler is present, and note what is
+        asked of its registers and shared memory; no verdict rests on it. May be repeated.
     verbose
         Also show provenance and the seconds each stage took.
     """
@@ -68,6 +72,7 @@ def verify(
 
     from adjudge.errors import UsageError
     from adjudge.gates import gate as gate_named
+    from adjudge.static.chips import chip as chip_named
     from adjudge.worker.launch import Launch
 
     names = tuple(name.strip() for name in gates.split(",") if name.strip())
@@ -76,6 +81,7 @@ def verify(
     for name in names:
         gate_named(name)
     seconds = common.seconds_of(budget)
+    chips = tuple(chip_named(name) for name in chip)
     promised = common.contract_of(contract)
     accepted = common.waivers_of(waivers)
     reference = common.reference_of(candidate, reference, promised)
@@ -104,6 +110,7 @@ def verify(
             progress=advance,
             contract=promised,
             waivers=accepted,
+            chips=chips,
         )
         verdict = judge(program, under_judgement, options)
     from adjudge.record import to_json

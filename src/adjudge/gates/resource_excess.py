@@ -24,8 +24,8 @@ CONTRACT = Contract(
     tolerance="None: memory that grows at every one of the last calls is lost.",
     oracle="The candidate's own earlier calls.",
     measurement="Bytes alive after each call, outputs dropped, unreachable objects collected.",
-    signature="Bytes lost a call. Registers, spills and shared memory are `adjudge inspect`'s, where a "
-    "compiler is present.",
+    signature="Bytes lost a call. Registers, spills and shared memory against a chip's limits are noted "
+    "with `--chip`, where a compiler is present, and convict nobody: no task declares its chip.",
 )
 
 CALLS = 12

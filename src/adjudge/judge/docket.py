@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import prod
@@ -70,12 +70,14 @@ class Docket:
         *,
         required: str,
         deadline: float | None = None,
+        asked: Container[str] = ("narrow-accumulator",),
     ) -> None:
         self._scene = scene
         self.builder = builder
         self.runner = runner
         self.grade = "none"
         self.deadline = deadline
+        self._asked = asked
         self.timings: dict[str, float] = {}
         self._observations: dict[Probe, Observation] = {}
         self._skipped: dict[Probe, str] = {}
@@ -344,6 +346,10 @@ class Docket:
         weights = "lattice" if by_name else "seeded"
         return replace(self.scene.ordinary, distribution=distribution, weights=weights)
 
+    def _of_precision(self, probe: Probe) -> str:
+        asked = "narrow-accumulator" in self._asked
+        return "narrow-accumulator" if asked and self._sums(probe) else "wrong-value"
+
     def _sums(self, probe: Probe) -> bool:
         try:
             return self.oracle(probe).sums
@@ -357,8 +363,8 @@ class Docket:
             return False
 
     def below_required(self) -> Finding | None:
-        """The conviction of a candidate below the required grade: of `narrow-accumulator`, or, where
-        nothing is summed or multiplied, of `wrong-value`."""
+        """The conviction of a candidate below the required grade: of `narrow-accumulator`, or of
+        `wrong-value` where nothing is summed or multiplied, or the former was not asked."""
         if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
             return None
         ordinary = self.scene.ordinary
@@ -375,7 +381,7 @@ class Docket:
                 message=f"meets only {self.grade}, where the task requires {self.required}",
             )
             return Finding(
-                gate="narrow-accumulator" if self._sums(probe) else "wrong-value",
+                gate=self._of_precision(probe),
                 outcome=Outcome.VIOLATION,
                 reason=violation.message,
                 scope=self._precision_scope(probe),

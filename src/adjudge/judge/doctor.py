@@ -34,6 +34,7 @@ def examine() -> Iterator[Check]:
     yield from _worker()
     yield _gpu()
     yield _disassembler()
+    yield _cuda_compiler()
 
 
 def _gpu() -> Check:
@@ -49,10 +50,24 @@ def _disassembler() -> Check:
 
     try:
         words = f"{tool('nvdisasm')}, for inspect"
-    except (FileNotFoundError, ImportError):
+    except FileNotFoundError:
         words = "none; `adjudge inspect` shows hints only"
         return Check(name="disassembler", ok=False, words=words, needed=False)
     return Check(name="disassembler", ok=True, words=words, needed=False)
+
+
+def _cuda_compiler() -> Check:
+    from adjudge.static.nvcc import find
+
+    found = find()
+    words = f"{found}, for inspect" if found is not None else _WITHOUT_NVCC
+    return Check(name="nvcc", ok=found is not None, words=words, needed=False)
+
+
+_WITHOUT_NVCC = (
+    "none; `adjudge inspect` does not compile CUDA C++ (a CUDA toolkit, or pip install nvidia-cuda-nvcc "
+    "nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl, and a C++ compiler)"
+)
 
 
 def _package(name: str) -> Check:

@@ -8,16 +8,16 @@ from math import prod
 
 from adjudge.contract import Hint
 from adjudge.judge.cases import CaseBuilder
+from adjudge.judge.machine import has_cuda, machine_code
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import match_weights
 from adjudge.judge.verify import Options, running
 from adjudge.observation import Observation
 from adjudge.probe import Probe, Sizes, sizes_of
 from adjudge.program import OutsideDomain, Program
-from adjudge.static.build import Built, Job, build
+from adjudge.static.build import Built
 from adjudge.static.chips import Chip
 from adjudge.static.hints import hints
-from adjudge.static.kernels import standalone
 from adjudge.static.source import Source
 from adjudge.symbols import shrunken
 from adjudge.task import Candidate, Launch
@@ -35,9 +35,9 @@ class Inspection:
 
     name: str
     hints: tuple[Hint, ...]
-    #: One a kernel as launched and a chip; empty where nothing was launched.
+    #: One a kernel as launched (of CUDA C++, as written) and a chip.
     built: tuple[Built, ...]
-    #: The sizes at which the launches were recorded.
+    #: The sizes at which launches were recorded; empty where none was made.
     sizes: Sizes
     #: What could not be read, and why.
     notes: tuple[str, ...]
@@ -52,18 +52,23 @@ def inspect(
         HarnessError: the machine cannot run a worker.
     """
     options = options or Options()
-    with running(candidate, options) as runner:
-        sizes, observation, notes = _dry_run(program, runner)
-    distinct = tuple(dict.fromkeys(_unplaced(launch) for launch in observation.launches))
-    jobs, unread = _jobs(candidate, distinct, chips)
-    if not distinct:
-        raised = observation.raised
-        words = f": {raised.type}: {raised.message[:300]}" if raised is not None else ""
-        unread.append(f"no Triton kernel was launched{words}")
+    source = Source(candidate.source)
+    sizes: Sizes = ()
+    launches: tuple[Launch, ...] = ()
+    notes: list[str] = []
+    if source.kernels or not has_cuda(source):
+        with running(candidate, options) as runner:
+            sizes, observation, notes = _dry_run(program, runner)
+        launches = observation.launches
+        if not launches:
+            raised = observation.raised
+            words = f": {raised.type}: {raised.message[:300]}" if raised is not None else ""
+            notes.append(f"no Triton kernel was launched{words}")
+    built, unread = machine_code(source, launches, chips, isolation=options.isolation)
     return Inspection(
         name=candidate.name,
         hints=hints(candidate.source),
-        built=build(jobs, isolation=options.isolation),
+        built=built,
         sizes=sizes,
         notes=(*notes, *unread),
     )
@@ -93,23 +98,3 @@ def _recorded(builder: CaseBuilder, sizes: Sizes, runner: Runner) -> Observation
     case = builder.build(Probe(sizes=sizes))
     dry = replace(case, request=replace(case.request, schedule="none"))
     return runner.run(dry, timeout=DRY_SECONDS)
-
-
-def _unplaced(launch: Launch) -> Launch:
-    """Launches on different grids share their machine code."""
-    return replace(launch, grid=())
-
-
-def _jobs(
-    candidate: Candidate, launches: Sequence[Launch], chips: Sequence[Chip]
-) -> tuple[list[Job], list[str]]:
-    source = Source(candidate.source)
-    jobs, unread = [], []
-    for launch in launches:
-        try:
-            text = standalone(source, launch.kernel)
-        except KeyError:
-            unread.append(f"{launch.kernel} is not defined at the top of the candidate's file")
-            continue
-        jobs += [Job(launch=launch, text=text, chip=chip) for chip in chips]
-    return jobs, unread

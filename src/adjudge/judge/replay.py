@@ -109,6 +109,7 @@ def _docket(
         raise UsageError(f"the reference does not answer this recipe: {why}") from why
     scene = scene_of(program, candidate, scouted, options, base=recipe["base"])
     builder: CaseBuilder = scouted.builder
-    docket = Docket(scene, builder, runner, required=str(recipe["required"]))
+    asked = {str(recipe["gate"])}
+    docket = Docket(scene, builder, runner, required=str(recipe["required"]), asked=asked)
     docket.regime = str(recipe["regime"])
     return docket

@@ -51,6 +51,7 @@ from adjudge.observation import Status
 from adjudge.oracle import REGIMES
 from adjudge.probe import Probe, Sizes, sizes_of
 from adjudge.program import OutsideDomain, Program
+from adjudge.static.chips import Chip
 from adjudge.static.hints import hints
 from adjudge.task import Candidate, Task
 from adjudge.worker.client import Zygote
@@ -95,6 +96,8 @@ class Options:
     contract: ContractFile | None = None
     #: Violations that are accepted, as of `waivers.today`.
     waivers: Waivers | None = None
+    #: Chips whose limits the machine code is held against; what it asks for is noted, and no verdict.
+    chips: tuple[Chip, ...] = ()
 
 
 def verify(program: Program, candidate: Candidate, options: Options | None = None) -> Verdict:
@@ -276,6 +279,9 @@ class _Trial:
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
         with self._timed("fresh processes"):
             findings = leaks.attributed(docket, findings)
+        if self.options.chips:
+            with self._timed("machine code"):
+                findings = self._with_demands(docket, findings)
         return self._assemble(docket, findings, doubts)
 
     def _alone(self, first: Finding) -> tuple[Finding, ...]:
@@ -297,7 +303,14 @@ class _Trial:
         if self.options.budget is not None:
             deadline = time.monotonic() + self.options.budget
         required = self.options.required
-        docket = Docket(scene, scouted.builder, self.runner, required=required, deadline=deadline)
+        docket = Docket(
+            scene,
+            scouted.builder,
+            self.runner,
+            required=required,
+            deadline=deadline,
+            asked={g.CONTRACT.identifier for g in self.gates},
+        )
         for case, observation in scouted.runs:
             docket.record(case, observation)
         docket.run([ordinary, replace(ordinary, seed=1)])
@@ -351,6 +364,22 @@ class _Trial:
         seconds = time.perf_counter() - begun
         self.timings[name] = seconds
         return replace(finding, seconds=seconds, runner=self.options.runner)
+
+    def _with_demands(self, docket: Docket, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """What the kernels of the largest run ask of each chip, as notes on the gate of resources."""
+        from adjudge.judge.machine import demands
+
+        scene = docket.scene
+        runs = [docket.observations.get(p) for p in (scene.native, scene.ordinary) if p is not None]
+        launches = next((run.launches for run in runs if run is not None and run.launches), ())
+        self._say("compiling", 0, 1)
+        notes = demands(
+            self.candidate.source, launches, self.options.chips, isolation=self.options.isolation
+        )
+        return tuple(
+            replace(f, notes=(*f.notes, *notes)) if f.gate == "resource-excess" else f
+            for f in findings
+        )
 
     def _assemble(
         self,

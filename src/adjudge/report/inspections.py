@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from adjudge.judge.inspection import Inspection
     from adjudge.static.build import Built
     from adjudge.static.sass import MachineCode
-    from adjudge.task import Launch
 
 
 def inspection_report(inspection: Inspection) -> RenderableType:
@@ -27,20 +25,17 @@ def inspection_report(inspection: Inspection) -> RenderableType:
         sizes = " ".join(f"{name}={size}" for name, size in inspection.sizes)
         parts.append(Text(f"  as launched at {sizes}", style="dim"))
     parts += [Text(f"  ! {note}", style="yellow") for note in inspection.notes]
-    for launch, built in groupby(inspection.built, key=lambda b: b.job.launch):
-        parts += [Text(), _kernel(launch), *_chips(list(built))]
+    kernels: dict[tuple[str, str], list[Built]] = {}
+    for built in inspection.built:
+        kernels.setdefault(built.title, []).append(built)
+    for (name, words), group in kernels.items():
+        title = Text(f"  {name}", style="bold")
+        title.append(f"  {words}", style="dim not bold")
+        parts += [Text(), title, *_chips(group)]
     if inspection.hints:
         parts += [Text(), Text("  worth a look, though it proves nothing", style="yellow")]
         parts += hint_lines(inspection.hints, inspection.name)
     return Group(*parts)
-
-
-def _kernel(launch: Launch) -> Text:
-    title = Text(f"  {launch.kernel}", style="bold")
-    constants = [f"{n}{kind}" for n, kind in launch.parameters if kind.startswith("=")]
-    options = [f"{name}={value}" for name, value in launch.options]
-    title.append(f"  {', '.join([*constants, *options])}", style="dim not bold")
-    return title
 
 
 def _chips(built: list[Built]) -> Iterable[RenderableType]:
@@ -51,7 +46,7 @@ def _chips(built: list[Built]) -> Iterable[RenderableType]:
     for one in built:
         name = one.job.chip.name
         if one.code is None:
-            remarks.setdefault(f"does not compile: {one.error}", []).append(name)
+            remarks.setdefault(f"not compiled: {one.error}", []).append(name)
             continue
         table.add_row(*_row(name, one.code))
         for remark in one.code.remarks:
@@ -72,7 +67,7 @@ def _row(name: str, code: MachineCode) -> tuple[str, ...]:
         name,
         str(code.registers),
         f"{code.shared:,} B",
-        str(code.spills),
+        "0" if code.spilled == 0 else str(code.spills),
         "\n".join(products) or "none",
         ", ".join(functions) or "none",
     )

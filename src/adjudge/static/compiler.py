@@ -1,4 +1,4 @@
-"""The process that compiles: Triton kernels to machine code, for chips that need not be there.
+"""The process that compiles: kernels to machine code, for chips that need not be there.
 
     python -m adjudge.static.compiler FOLDER ISOLATION
 
@@ -9,6 +9,7 @@ The interpreter replaces parts of Triton that compilation needs, which is why no
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from adjudge.static import nvcc
 from adjudge.worker import sandbox
 
 #: Characters kept of what a compiler says.
@@ -33,7 +35,8 @@ def main(arguments: list[str]) -> None:
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = os.environ["HOME"] = str(folder)
     tempfile.tempdir = str(folder)
     os.chdir(folder)
-    import triton  # noqa: F401
+    with contextlib.suppress(ImportError):
+        import triton  # noqa: F401
 
     sandbox.die_with_parent()
     if isolation == "full" and sandbox.enter_namespaces():
@@ -45,7 +48,8 @@ def main(arguments: list[str]) -> None:
     sandbox.restrict(sandbox.Settings(isolation=isolation, compiler=True), folder)
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
         try:
-            done = _compiled(job, folder, number)
+            make = nvcc.compiled if "nvcc" in job else _compiled
+            done = make(job, folder, number)
         except Exception as error:
             done = {"error": _said(error)}
         partial = folder / f"{number}.partial"
@@ -68,9 +72,9 @@ def _compiled(job: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     return {
         "shared": int(made.metadata.shared),
         "tensor_memory": int(getattr(made.metadata, "tmem_size", None) or 0),
-        "usage": _printed("cuobjdump", "-res-usage", str(cubin)),
+        "usage": printed("cuobjdump", "-res-usage", str(cubin)),
         # cuobjdump -sass would do, but crashes in a process namespace of its own.
-        "sass": _printed("nvdisasm", "-c", str(cubin))[:LONGEST],
+        "sass": printed("nvdisasm", "-c", str(cubin))[:LONGEST],
     }
 
 
@@ -114,26 +118,32 @@ def _signature(
     return signature, constants, attributes
 
 
-def tool(name: str) -> str:
-    """Path of a CUDA binary tool: the one that comes with Triton, or one on the path.
+def tool(name: str, *, beside: Path | None = None) -> str:
+    """Path of a CUDA binary tool: the one in the folder `beside`, the one that comes with Triton, or
+    one on the path.
 
     Raises:
-        FileNotFoundError: there is neither.
-        ImportError: there is no Triton.
+        FileNotFoundError: there is none.
     """
-    import triton
-
-    bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
-    found = str(bundled) if bundled.is_file() else shutil.which(name)
+    folders = [] if beside is None else [beside]
+    triton = importlib.util.find_spec("triton")
+    if triton is not None and triton.origin is not None:
+        folders.append(Path(triton.origin).parent / "backends" / "nvidia" / "bin")
+    places = (str(folder / name) for folder in folders if os.access(folder / name, os.X_OK))
+    found = next(places, None) or shutil.which(name)
     if found is None:
         raise FileNotFoundError(f"{name} comes neither with this Triton nor with the system")
     return found
 
 
-def _printed(name: str, *arguments: str) -> str:
+def printed(name: str, *arguments: str, beside: Path | None = None) -> str:
     """What the tool prints."""
     done = subprocess.run(
-        [tool(name), *arguments], capture_output=True, text=True, timeout=60, check=False
+        [tool(name, beside=beside), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     if done.returncode:
         words = (done.stderr or done.stdout).strip()

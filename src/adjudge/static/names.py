@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 UNKNOWN = "?"
 #: Names bound through other names are followed this often.
 _PASSES = 3
-_LONGEST = 10_000
+_LONGEST = 1 << 20
 
 Paths = frozenset[str]
 _NOTHING: Paths = frozenset()
@@ -28,17 +28,18 @@ class Names:
 
     def __init__(self, tree: ast.AST) -> None:
         self._paths: dict[str, set[str]] = {}
-        self._texts: dict[str, str | None] = {}
+        self._texts: dict[str, str | int | None] = {}
         self._known: dict[ast.AST, Paths] = {}
         for node in ast.walk(tree):
             for name, path in _imported(node):
                 self._paths.setdefault(name, set()).add(path)
         for _ in range(_PASSES):
-            texts: dict[str, str | None] = {}
+            texts: dict[str, str | int | None] = {}
             for node in ast.walk(tree):
                 for name, value in _assigned(node):
                     self._paths.setdefault(name, set()).update(self.paths(value))
-                    text = self.text(value)
+                    found = self._constant(value)
+                    text = None if isinstance(found, bytes) else found
                     # A name with two meanings has none.
                     texts[name] = text if texts.get(name, text) == text else None
             self._texts = texts
@@ -95,9 +96,11 @@ class Names:
         value = self._constant(node)
         return value if isinstance(value, str) else None
 
-    def _constant(self, node: ast.AST) -> str | bytes | None:
+    def _constant(self, node: ast.AST) -> str | bytes | int | None:
         match node:
-            case ast.Constant(value=str() | bytes() as value):
+            case ast.Constant(value=bool()):
+                return None
+            case ast.Constant(value=str() | bytes() | int() as value):
                 return value
             case ast.Name(id=name):
                 return self._texts.get(name)
@@ -106,7 +109,8 @@ class Names:
             case ast.JoinedStr(values=parts):
                 return self._joined(parts, "")
             case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-                return self._constant(value)
+                shown = self._constant(value)
+                return str(shown) if isinstance(shown, int) else shown
             case ast.Subscript(value=value, slice=ast.Slice() as cut):
                 return self._cut(value, cut)
             case ast.Call(func=ast.Name(id="chr"), args=[ast.Constant(value=int() as number)]):
@@ -138,7 +142,7 @@ class Names:
             parts = args[0].elts if isinstance(args[0], (ast.List, ast.Tuple)) else None
             return None if parts is None else self._joined(parts, text)
         values = [self._constant(arg) for arg in args]
-        if None in values:
+        if any(value is None or isinstance(value, int) for value in values):
             return None
         decode = _DECODERS.get((self._first_path(base), method))
         try:

@@ -48,7 +48,7 @@ class MachineCode:
     tensor_memory: int
     instructions: int
     products: tuple[MatrixProduct, ...]
-    #: Loads and stores of local memory: what did not fit in registers.
+    #: Loads and stores of local memory: what did not fit in registers, and arrays indexed at run time.
     spills: int
     #: Atomic additions of floats by kind: their order, and so their sum, differs from run to run.
     float_atomics: tuple[tuple[str, int], ...]
@@ -58,6 +58,8 @@ class MachineCode:
     flushes: int
     #: Approximate functions of the special unit, by name (EX2, RCP, ...).
     approximate: tuple[tuple[str, int], ...]
+    #: Bytes of spill stores and loads as the assembler counts them; None where it was not asked.
+    spilled: int | None = None
 
     @property
     def excesses(self) -> tuple[str, ...]:
@@ -79,7 +81,9 @@ class MachineCode:
         found = list(self.excesses)
         if self.spills:
             kept = self.stack + self.local
-            found.append(f"spills: {self.spills} accesses of local memory, {kept} bytes a thread")
+            words = f"{self.spills} accesses of local memory, {kept} bytes a thread"
+            # Only the assembler can tell a spill from an array that is indexed at run time.
+            found.append(f"no spill, but {words}" if self.spilled == 0 else f"spills: {words}")
         for product in self.products:
             if product.accumulator in ("fp16", "bf16"):
                 found.append(f"matrix products are summed in {product.accumulator}")
@@ -93,12 +97,21 @@ class MachineCode:
         return tuple(dict.fromkeys(found))
 
 
-def read(chip: Chip, usage: str, sass: str, *, shared: int, tensor_memory: int) -> MachineCode:
+def read(
+    chip: Chip,
+    usage: str,
+    sass: str,
+    *,
+    shared: int = 0,
+    tensor_memory: int = 0,
+    spilled: int | None = None,
+) -> MachineCode:
     """The facts in what `cuobjdump -res-usage` and `nvdisasm -c` print of one kernel.
 
     Args:
         shared: bytes of shared memory that a launch asks for, static ones included.
         tensor_memory: columns that the kernel allocates.
+        spilled: bytes of spills, where the assembler said them.
     """
     used = {name: int(number) for name, number in _USAGE.findall(usage)}
     opcodes: Counter[str] = Counter()
@@ -121,6 +134,7 @@ def read(chip: Chip, usage: str, sass: str, *, shared: int, tensor_memory: int) 
         half=half,
         flushes=sum(n for o, n in opcodes.items() if ".FTZ" in o),
         approximate=_approximate(opcodes),
+        spilled=spilled,
     )
 
 

@@ -17,8 +17,9 @@ def install() -> None:
     Raises:
         ImportError: triton is not installed.
     """
-    from adjudge.worker.interpreter import builder, launching, reductions
+    from adjudge.worker.interpreter import builder, launching, reductions, words
 
     builder.install()
     reductions.install()
+    words.install()
     launching.install()

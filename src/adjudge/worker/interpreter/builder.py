@@ -267,6 +267,17 @@ def _carrying(name: str, pointer: int = 0) -> Callable[..., Any]:
     return run
 
 
+def _all_ones(self: Any, kind: Any) -> Any:
+    dtype = stock._get_np_dtype(kind)
+    # -1 is no value of an unsigned type.
+    return Handle(np.asarray([-1]).astype(dtype), kind.scalar)
+
+
+def _bf16(self: Any, value: float) -> Any:
+    """A constant; the stock builder has none of this type, so that `x * 0.5` fails."""
+    return Handle(arithmetic.narrow(np.asarray([value], dtype=np.float32)), tl.bfloat16)
+
+
 def _fma(self: Any, x: Any, y: Any, z: Any) -> Any:
     with np.errstate(all="ignore"):
         wide = _values(x).astype(np.float64) * _values(y) + _values(z)
@@ -374,6 +385,8 @@ def install() -> None:
     target.create_umulhi = _umulhi
     TritonSemantic.atomic_min = _float_atomic_min(TritonSemantic.atomic_min)
     target.create_extern_elementwise = _extern
+    target.get_bf16 = _bf16
+    target.get_all_ones_value = _all_ones
     target.create_inline_asm = _inline_asm
     target.create_print = _print
     for handle in (stock.BlockPointerHandle, stock.TensorDescHandle):

@@ -44,10 +44,11 @@ def _reduce(self: Any, inputs: Any) -> Any:
 
 
 def _sum(self: Any, tensor: Any) -> Any:
-    """numpy starts from +0, a GPU from the first element: a sum of nothing but -0 is -0."""
+    """numpy starts from +0, a GPU from the first element: a sum of nothing but -0 is -0. Left to itself
+    numpy widens integers too, and they would not wrap."""
     data = tensor.handle.data
     with np.errstate(all="ignore"):
-        out = np.sum(data, axis=self.axis, keepdims=self.keep_dims)
+        out = np.sum(data, axis=self.axis, keepdims=self.keep_dims, dtype=data.dtype)
     if data.dtype.kind == "f" and not np.all(out):
         negative = np.all((data == 0) & np.signbit(data), axis=self.axis, keepdims=self.keep_dims)
         out = np.where(negative, np.asarray(-0.0, data.dtype), out)
@@ -139,6 +140,6 @@ def _running(op: Any) -> Any:
                     arithmetic.narrow(op(arithmetic.widen(data), axis=self.axis)), tensor.dtype
                 )
             ]
-        return [self.to_tensor(op(data, axis=self.axis), dtype=tensor.dtype)]
+        return [self.to_tensor(op(data, axis=self.axis, dtype=data.dtype), dtype=tensor.dtype)]
 
     return run

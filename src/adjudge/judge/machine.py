@@ -1,0 +1,96 @@
+"""Machine code of what a candidate launches or carries, for chips that need not be here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adjudge.static import nvcc
+from adjudge.static.build import Built, CudaJob, Job, build
+from adjudge.static.chips import Chip
+from adjudge.static.device_code import device_code
+from adjudge.static.inline import inline_sources
+from adjudge.static.kernels import standalone
+from adjudge.static.source import Source
+from adjudge.task import Launch
+
+WITHOUT_NVCC = (
+    "there is no nvcc here, so CUDA C++ is not compiled; `adjudge doctor` says what it needs"
+)
+
+
+def machine_code(
+    source: Source, launches: Sequence[Launch], chips: Sequence[Chip], *, isolation: str = "full"
+) -> tuple[tuple[Built, ...], tuple[str, ...]]:
+    """One result a kernel and chip, and what could not be read, in words.
+
+    Args:
+        launches: of Triton kernels, as recorded; grids do not matter.
+        isolation: "full" or "none".
+    """
+    distinct = tuple(dict.fromkeys(replace(launch, grid=()) for launch in launches))
+    jobs, unread = _triton(source, distinct, chips)
+    more, notes = _cuda(source, chips)
+    return build([*jobs, *more], isolation=isolation), (*unread, *notes)
+
+
+def demands(
+    text: str, launches: Sequence[Launch], chips: Sequence[Chip], *, isolation: str = "full"
+) -> tuple[str, ...]:
+    """What each kernel asks of each chip, one line for both, and what could not be read."""
+    try:
+        source = Source(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return (f"the candidate is no Python that can be read: {type(error).__name__}",)
+    built, unread = machine_code(source, launches, chips, isolation=isolation)
+    return (*map(_line, built), *unread)
+
+
+def _line(built: Built) -> str:
+    where = f"{built.title[0]} on {built.job.chip.name}"
+    code = built.code
+    if code is None:
+        return f"{where}: not compiled: {built.error.splitlines()[0] if built.error else ''}"
+    asked = (
+        f"{code.registers} registers a thread of {code.chip.registers}",
+        f"{code.shared:,} bytes of shared memory of {code.chip.shared:,}",
+        f"{code.tensor_memory} columns of tensor memory of {code.chip.tensor_memory}"
+        if code.chip.tensor_memory
+        else "",
+        *code.remarks,
+    )
+    return f"{where}: {'; '.join(part for part in asked if part)}"
+
+
+def has_cuda(source: Source) -> bool:
+    """Whether the candidate carries CUDA C++ that can be read."""
+    return bool(inline_sources(source)[0])
+
+
+def _triton(
+    source: Source, launches: Sequence[Launch], chips: Sequence[Chip]
+) -> tuple[list[Job], list[str]]:
+    jobs, unread = [], []
+    for launch in launches:
+        try:
+            text = standalone(source, launch.kernel)
+        except KeyError:
+            unread.append(f"{launch.kernel} is not defined at the top of the candidate's file")
+            continue
+        jobs += [Job(launch=launch, text=text, chip=chip) for chip in chips]
+    return jobs, unread
+
+
+def _cuda(source: Source, chips: Sequence[Chip]) -> tuple[list[CudaJob], list[str]]:
+    sources, found = inline_sources(source)
+    notes = list(found)
+    compiler = nvcc.find() if sources else None
+    if sources and compiler is None:
+        return [], [*notes, WITHOUT_NVCC]
+    jobs = []
+    for one in sources:
+        code = device_code(one.text)
+        notes += [f"line {one.line}: {note}" for note in code.notes]
+        if compiler is not None:
+            jobs += [CudaJob(source=one, code=code, chip=c, nvcc=compiler) for c in chips]
+    return jobs, notes
