@@ -108,6 +108,12 @@ def device_code(text: str) -> DeviceCode:
     return DeviceCode(PROLOGUE + kept + launched, tuple(kernels), notes)
 
 
+def bare(text: str) -> str:
+    """The text without comments, and with nothing in its strings."""
+    hidden = {"comment": " ", "text": '""'}
+    return "".join(hidden.get(m.lastgroup or "", m[0]) for m in _PIECE.finditer(text))
+
+
 def _items(pieces: list[_Piece]) -> Iterator[_Item | _Piece]:
     """Declarations and preprocessor lines, in their order."""
     head: list[_Piece] = []

@@ -65,4 +65,25 @@ class Source:
     def in_a_call(self, node: ast.AST) -> bool:
         """Whether the node runs when the candidate is called, not when it is loaded or built."""
         function = self.function(node)
-        return function is not None and function.name not in _CONSTRUCTORS
+        return function is not None and function.name not in self._building
+
+    @cached_property
+    def _building(self) -> frozenset[str]:
+        """Names of functions that only constructors mention, and constructors themselves."""
+        places: dict[str, set[str]] = {}
+        for node in ast.walk(self.tree):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
+            if isinstance(name, str):
+                function = self.function(node)
+                places.setdefault(name, set()).add("" if function is None else function.name)
+        functions = {n.name for n in ast.walk(self.tree) if isinstance(n, Function)}
+        building = set(_CONSTRUCTORS)
+        while True:
+            more = {
+                name
+                for name in functions - building
+                if places.get(name) and places[name] <= building | {name}
+            }
+            if not more:
+                return frozenset(building)
+            building |= more
