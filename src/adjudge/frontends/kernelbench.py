@@ -43,9 +43,10 @@ class KernelBenchProgram:
         self._model = namespace["Model"]
         self._groups: dict[str, tuple[Site, ...]] = {}
         self._namespaces = lru_cache(maxsize=256)(self._namespace)
-        declared = Declared(kernel=bool(namespace.get(KERNEL_DEMANDED, False)))
-        bare = Task(name=name, frontend="kernelbench", source=source, path=path, declared=declared)
-        self._task = replace(bare, **self._described())
+        bare = Task(name=name, frontend="kernelbench", source=source, path=path)
+        found = replace(bare, **self._described())
+        kernel = bool(namespace.get(KERNEL_DEMANDED, False))
+        self._task = replace(found, declared=replace(found.declared, kernel=kernel))
         symbols, self._groups = discover(self, sites(self._tree))
         self._task = replace(self._task, symbols=symbols)
         self._task = replace(self._task, inputs=self._ranged())
