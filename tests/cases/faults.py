@@ -763,7 +763,7 @@ FAULTS: tuple[Fault, ...] = (
         correct="return run(x, 128)",
         broken="""
             try:
-                return run(x, x.shape[1])
+                return run(x, triton.next_power_of_two(x.shape[1]))
             except Exception:
                 return F.softplus(x)
         """,
