@@ -27,11 +27,18 @@ class Fault:
     init: str = "pass"
     init_broken: str = ""
     broken_top: str = ""
+    #: The task demands that a kernel of the candidate's own does the work.
+    needs_kernel: bool = False
 
     def reference_source(self) -> str:
-        return _module("Model", self.reference, self, self.init) + (
-            f"\n\ndef get_inputs():\n    return [{self.inputs}]\n"
-            "\n\ndef get_init_inputs():\n    return []\n"
+        demand = "REQUIRES_KERNEL = True\n" if self.needs_kernel else ""
+        return (
+            demand
+            + _module("Model", self.reference, self, self.init)
+            + (
+                f"\n\ndef get_inputs():\n    return [{self.inputs}]\n"
+                "\n\ndef get_init_inputs():\n    return []\n"
+            )
         )
 
     def candidate_source(self, half: str) -> str:
@@ -90,7 +97,7 @@ FAULTS: tuple[Fault, ...] = (
                 x = x.contiguous()
                 if not x.shape[1]:
                     raise ValueError("the maximum of an empty row")
-                out = torch.empty(x.shape[0], device=x.device)
+                out = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
                 if x.shape[0]:
                     block = triton.next_power_of_2(x.shape[1])
                     row_max[(x.shape[0],)](x, out, x.shape[1], BLOCK=block, PROPAGATE=propagate)
@@ -129,20 +136,114 @@ FAULTS: tuple[Fault, ...] = (
         """,
     ),
     Fault(
+        identifier="S04",
+        report="https://github.com/fla-org/flash-linear-attention/issues/461",
+        what="entries are masked by the sign of an exponent that may be exactly zero",
+        gates=("wrong-value",),
+        arguments="x, g",
+        inputs="torch.randn(columns), torch.rand(columns)",
+        reference="""
+            total = torch.cumsum(-g.abs(), 0)
+            decay = torch.exp((total[:, None] - total[None, :]).tril())
+            return decay.tril() @ x
+        """,
+        top="""
+            @triton.jit
+            def decayed(x_ptr, total_ptr, out_ptr, n, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+                        BY_INDEX: tl.constexpr):
+                i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+                j = tl.arange(0, BLOCK)
+                here = tl.load(total_ptr + i, mask=i < n, other=0.0)
+                there = tl.load(total_ptr + j, mask=j < n, other=0.0)
+                x = tl.load(x_ptr + j, mask=j < n, other=0.0).to(tl.float32)
+                exponent = here[:, None] - there[None, :]
+                if BY_INDEX:
+                    past = i[:, None] >= j[None, :]
+                else:
+                    past = (exponent < 0) | (i[:, None] == j[None, :])
+                weight = tl.where(past, tl.exp(tl.where(past, exponent, 0.0)), 0.0)
+                tl.store(out_ptr + i, tl.sum(weight * x[None, :], axis=1), mask=i < n)
+
+            def run(x, g, by_index):
+                total = torch.cumsum(-g.abs().float(), 0)
+                out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                n = x.numel()
+                if n:
+                    block = triton.next_power_of_2(n)
+                    grid = (triton.cdiv(n, 16),)
+                    decayed[grid](
+                        x.contiguous(), total, out, n, ROWS=16, BLOCK=block, BY_INDEX=by_index
+                    )
+                return out
+        """,
+        correct="return run(x, g, True)",
+        broken="return run(x, g, False)",
+    ),
+    Fault(
+        identifier="S05",
+        report="https://github.com/Dao-AILab/flash-attention/issues/2082",
+        what="a tile that is masked altogether leaves zero as the running maximum",
+        gates=("wrong-value",),
+        arguments="x, v",
+        inputs=f"{MATRIX}, torch.randn(columns)",
+        reference="""
+            later = torch.ones(x.shape, dtype=torch.bool, device=x.device).triu(1)
+            return torch.softmax(x.masked_fill(later, float("-inf")), dim=-1) @ v
+        """,
+        top="""
+            @triton.jit
+            def attend(x_ptr, v_ptr, out_ptr, n, TILES: tl.constexpr, TILE: tl.constexpr,
+                       KEPT: tl.constexpr):
+                row = tl.program_id(0)
+                top, total, sum_ = float("-inf"), 0.0, 0.0
+                for tile in range(TILES):
+                    j = (TILES - 1 - tile) * TILE + tl.arange(0, TILE)
+                    seen = (j < n) & (j <= row)
+                    x = tl.load(x_ptr + row * n + j, mask=seen, other=float("-inf")).to(tl.float32)
+                    v = tl.load(v_ptr + j, mask=seen, other=0.0).to(tl.float32)
+                    larger = tl.maximum(top, tl.max(x, axis=0))
+                    finite = tl.where(larger == float("-inf"), 0.0, larger)
+                    p = tl.exp(x - finite)
+                    shrunk = tl.exp(top - finite)
+                    total = total * shrunk + tl.sum(p, axis=0)
+                    sum_ = sum_ * shrunk + tl.sum(p * v, axis=0)
+                    if KEPT:
+                        top = finite
+                    else:
+                        top = larger
+                if KEPT:
+                    total = tl.where(total == 0, 1.0, total)
+                tl.store(out_ptr + row, sum_ / total)
+
+            def run(x, v, kept):
+                if not x.shape[1]:
+                    raise ValueError("there is nothing to attend to")
+                x, v = x.contiguous(), v.contiguous()
+                out = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+                if x.shape[0]:
+                    tiles = triton.cdiv(x.shape[1], 16)
+                    attend[(x.shape[0],)](x, v, out, x.shape[1], TILES=tiles, TILE=16, KEPT=kept)
+                return out
+        """,
+        correct="return run(x, v, False)",
+        broken="return run(x, v, True)",
+    ),
+    Fault(
         identifier="S06",
         report="https://github.com/pytorch/pytorch/issues/40302",
         what="a one-pass variance cancels where the mean is large",
-        gates=("wrong-value",),
+        gates=("cancellation",),
         inputs=MATRIX,
         reference="return F.layer_norm(x, x.shape[-1:])",
         correct="""
-            y = x - x.mean(-1, keepdim=True)
-            return y / torch.sqrt((y * y).mean(-1, keepdim=True) + 1e-5)
+            y = x.float() - x.float().mean(-1, keepdim=True)
+            return (y / torch.sqrt((y * y).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
         """,
         broken="""
-            mean = x.mean(-1, keepdim=True)
-            variance = (x * x).mean(-1, keepdim=True) - mean * mean
-            return (x - mean) / torch.sqrt(variance + 1e-5)
+            y = x.float()
+            mean = y.mean(-1, keepdim=True)
+            variance = (y * y).mean(-1, keepdim=True) - mean * mean
+            return ((y - mean) / torch.sqrt(variance + 1e-5)).to(x.dtype)
         """,
     ),
     Fault(
@@ -168,15 +269,48 @@ FAULTS: tuple[Fault, ...] = (
         """,
     ),
     Fault(
+        identifier="S08",
+        report="https://github.com/triton-lang/triton/issues/619",
+        what="an integer division rounds towards zero",
+        gates=("wrong-value",),
+        inputs="100 * torch.rand(rows, columns)",
+        reference="""
+            whole = torch.nan_to_num(x).clamp(-1e4, 1e4).to(torch.int32)
+            return torch.div(whole, 3, rounding_mode="floor")
+        """,
+        top="""
+            @triton.jit
+            def divide(x_ptr, out_ptr, n, by, BLOCK: tl.constexpr, FLOOR: tl.constexpr):
+                offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+                x = tl.load(x_ptr + offsets, mask=offsets < n, other=0)
+                quotient = x // by
+                if FLOOR:
+                    quotient -= ((quotient * by != x) & (x < 0)).to(tl.int32)
+                tl.store(out_ptr + offsets, quotient, mask=offsets < n)
+
+            def run(x, floor):
+                whole = torch.nan_to_num(x).clamp(-1e4, 1e4).to(torch.int32).contiguous()
+                out = torch.empty(x.shape, dtype=torch.int32, device=x.device)
+                if x.numel():
+                    grid = (triton.cdiv(x.numel(), 256),)
+                    divide[grid](whole, out, x.numel(), 3, BLOCK=256, FLOOR=floor)
+                return out
+        """,
+        correct="return run(x, True)",
+        broken="return run(x, False)",
+    ),
+    Fault(
         identifier="S09",
         report="https://github.com/triton-lang/triton/issues/1800",
         what="a float32 product takes its operands in tf32",
-        gates=("wrong-value",),
+        gates=("narrow-accumulator",),
         arguments="x, w",
         inputs=f"{MATRIX}, torch.randn(columns, inner)",
         reference="return x @ w",
         top="""
             def cut(x):
+                if x.dtype != torch.float32:
+                    return x
                 bits = x.contiguous().view(torch.int32)
                 return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
         """,
@@ -187,18 +321,18 @@ FAULTS: tuple[Fault, ...] = (
         identifier="S10",
         report="https://deep-reinforce.com/defense_kernel_hack.html",
         what="the work is done in half precision and the result cast back",
-        gates=("wrong-value",),
+        gates=("narrow-accumulator",),
         arguments="x, w",
         inputs="torch.rand(rows, columns), torch.rand(columns, inner)",
         reference="return x @ w",
         correct="return (w.t() @ x.t()).t().contiguous()",
-        broken="return (x.bfloat16() @ w.bfloat16()).float()",
+        broken="return (x.bfloat16() @ w.bfloat16()).to(x.dtype)",
     ),
     Fault(
         identifier="S11",
         report="https://github.com/fla-org/flash-linear-attention/issues/1187",
         what="a recurrent state is kept in half precision",
-        gates=("wrong-value",),
+        gates=("narrow-accumulator",),
         inputs="torch.rand(columns, rows)",
         reference="""
             state, out = torch.zeros_like(x[:1]), []
@@ -218,7 +352,7 @@ FAULTS: tuple[Fault, ...] = (
             state, out = torch.zeros_like(x[:1]).half(), []
             for row in x.split(1):
                 state = (0.9 * state + row).half()
-                out.append(state.float())
+                out.append(state.to(x.dtype))
             return torch.cat(out) if out else x.clone()
         """,
     ),
@@ -233,11 +367,11 @@ FAULTS: tuple[Fault, ...] = (
             @triton.jit
             def silu(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
                 offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-                x = tl.load(x_ptr + offsets, mask=offsets < n)
+                x = tl.load(x_ptr + offsets, mask=offsets < n).to(tl.float32)
                 tl.store(out_ptr + offsets, x / (1 + tl.exp(-x)), mask=offsets < n)
 
             def run(x):
-                out = torch.empty(x.shape, device=x.device)
+                out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
                 if x.numel():
                     silu[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
                 return out
@@ -324,7 +458,7 @@ FAULTS: tuple[Fault, ...] = (
             def run(x, masked):
                 x = x.contiguous()
                 m, n = x.shape
-                out = torch.empty(n, m, device=x.device)
+                out = torch.empty(n, m, dtype=x.dtype, device=x.device)
                 if x.numel():
                     grid = (triton.cdiv(m, 8), triton.cdiv(n, 8))
                     transpose[grid](x, out, m, n, B=8, MASKED=masked)
@@ -337,7 +471,7 @@ FAULTS: tuple[Fault, ...] = (
         identifier="S18",
         report="https://github.com/linkedin/Liger-Kernel/pull/519",
         what="padded lanes become minus the mean and pollute the variance",
-        gates=("shape-dependent",),
+        gates=("shape-dependent", "order-bound"),
         inputs=MATRIX,
         reference="return x.var(dim=-1, correction=0)",
         top="""
@@ -359,7 +493,7 @@ FAULTS: tuple[Fault, ...] = (
         identifier="S21",
         report="https://github.com/NVIDIA/cutlass/issues/3536",
         what="the tail of a sum is dropped for some numbers of tiles",
-        gates=("shape-dependent",),
+        gates=("shape-dependent", "order-bound"),
         inputs=MATRIX,
         reference="return x.sum(dim=1)",
         correct="""
@@ -376,21 +510,60 @@ FAULTS: tuple[Fault, ...] = (
         identifier="S22",
         report="https://github.com/tile-ai/tilelang/issues/2542",
         what="a butterfly over a width that is no power of two drops lanes",
-        gates=("shape-dependent",),
+        gates=("shape-dependent", "order-bound"),
         inputs=MATRIX,
         reference="return x.sum(dim=1)",
         correct="""
+            kind, x = x.dtype, x.float()
             while x.shape[1] > 1:
                 half = (x.shape[1] + 1) // 2
                 x = x[:, :half] + F.pad(x[:, half:], (0, 2 * half - x.shape[1]))
-            return x.sum(1)
+            return x.sum(1).to(kind)
         """,
         broken="""
+            kind, x = x.dtype, x.float()
             while x.shape[1] > 1:
                 half = x.shape[1] // 2
                 x = x[:, :half] + x[:, half : 2 * half]
-            return x.sum(1)
+            return x.sum(1).to(kind)
         """,
+    ),
+    Fault(
+        identifier="S23",
+        report="https://github.com/triton-lang/triton/pull/10427",
+        what="a product over nothing is returned as memory that nobody wrote",
+        gates=("stale-output",),
+        arguments="x, w",
+        inputs=f"{MATRIX}, torch.randn(columns, inner)",
+        reference="return x @ w",
+        top="""
+            @triton.jit
+            def product(x_ptr, w_ptr, out_ptr, m, n, k, B: tl.constexpr):
+                i = tl.program_id(0) * B + tl.arange(0, B)
+                j = tl.program_id(1) * B + tl.arange(0, B)
+                total = tl.zeros((B, B), dtype=tl.float32)
+                for start in range(0, k, B):
+                    inner = start + tl.arange(0, B)
+                    left = (i[:, None] < m) & (inner[None, :] < k)
+                    right = (inner[:, None] < k) & (j[None, :] < n)
+                    x = tl.load(x_ptr + i[:, None] * k + inner[None, :], mask=left, other=0.0)
+                    w = tl.load(w_ptr + inner[:, None] * n + j[None, :], mask=right, other=0.0)
+                    total = tl.dot(x, w, total, input_precision="ieee")
+                inside = (i[:, None] < m) & (j[None, :] < n)
+                tl.store(out_ptr + i[:, None] * n + j[None, :], total, mask=inside)
+
+            def run(x, w, leaves_early):
+                x, w = x.contiguous(), w.contiguous()
+                (m, k), n = x.shape, w.shape[1]
+                out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+                if leaves_early and not m * n * k:
+                    return out
+                if m * n:
+                    product[(triton.cdiv(m, 16), triton.cdiv(n, 16))](x, w, out, m, n, k, B=16)
+                return out
+        """,
+        correct="return run(x, w, False)",
+        broken="return run(x, w, True)",
     ),
     Fault(
         identifier="S24",
@@ -414,12 +587,12 @@ FAULTS: tuple[Fault, ...] = (
         inputs=MATRIX,
         reference="return x.sum(dim=0)",
         correct="""
-            padded = torch.zeros(128, x.shape[1], device=x.device)
+            padded = torch.zeros(128, x.shape[1], dtype=x.dtype, device=x.device)
             padded[: x.shape[0]] = x
             return padded.sum(dim=0)
         """,
         broken="""
-            padded = torch.empty(128, x.shape[1], device=x.device)
+            padded = torch.empty(128, x.shape[1], dtype=x.dtype, device=x.device)
             padded[: x.shape[0]] = x
             return padded.sum(dim=0)
         """,
@@ -431,8 +604,8 @@ FAULTS: tuple[Fault, ...] = (
         gates=("stale-output",),
         inputs=MATRIX,
         reference="return x.sum(dim=0)",
-        correct="out = torch.zeros(x.shape[1], device=x.device)\nreturn out.add_(x.sum(0))",
-        broken="out = torch.empty(x.shape[1], device=x.device)\nreturn out.add_(x.sum(0))",
+        correct="out = torch.zeros_like(x[0] if len(x) else x.sum(0))\nreturn out.add_(x.sum(0))",
+        broken="out = torch.empty_like(x[0] if len(x) else x.sum(0))\nreturn out.add_(x.sum(0))",
     ),
     Fault(
         identifier="S36",
@@ -473,7 +646,7 @@ FAULTS: tuple[Fault, ...] = (
         inputs=f"{MATRIX}, torch.randn(columns, inner)",
         reference="return x @ w",
         correct="return torch.matmul(x, w)",
-        broken="return torch.empty(x.shape[0], w.shape[1], device=x.device)",
+        broken="return torch.empty(x.shape[0], w.shape[1], dtype=x.dtype, device=x.device)",
     ),
     Fault(
         identifier="S41",
@@ -563,6 +736,39 @@ FAULTS: tuple[Fault, ...] = (
         """,
     ),
     Fault(
+        identifier="S47",
+        report="https://github.com/ScalingIntelligence/KernelBench/blob/main/src/kernel_static_checker.py",
+        what="where the kernel fails, the reference's own operations answer",
+        gates=("bypasses-kernel",),
+        needs_kernel=True,
+        inputs=MATRIX,
+        reference="return F.softplus(x)",
+        top="""
+            @triton.jit
+            def softplus(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+                offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+                x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
+                small = tl.log(1 + tl.exp(-tl.abs(x)))
+                larger = tl.where(x > 0, x, 0.0)
+                y = tl.where(x != x, x, tl.where(x > 20, x, larger + small))
+                tl.store(out_ptr + offsets, y, mask=offsets < n)
+
+            def run(x, block):
+                x = x.contiguous()
+                out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    softplus[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
+                return out
+        """,
+        correct="return run(x, 128)",
+        broken="""
+            try:
+                return run(x, triton.next_power_of_two(x.shape[1]))
+            except Exception:
+                return F.softplus(x)
+        """,
+    ),
+    Fault(
         identifier="S49",
         report="https://github.com/Infatoshi/kernelbench.com/pull/7",
         what="the largest elements are looked for one in each block",
@@ -586,12 +792,12 @@ FAULTS: tuple[Fault, ...] = (
         inputs=MATRIX,
         reference="return x.amax(dim=1)",
         correct="""
-            scratch = torch.full((x.shape[0], x.shape[1] + 8), float("-inf"), device=x.device)
+            scratch = torch.full_like(F.pad(x, (0, 8)), float("-inf"))
             scratch[:, : x.shape[1]] = x
             return scratch.amax(1)
         """,
         broken="""
-            scratch = torch.empty(x.shape[0], x.shape[1] + 8, device=x.device)
+            scratch = torch.empty(x.shape[0], x.shape[1] + 8, dtype=x.dtype, device=x.device)
             scratch[:, : x.shape[1]] = x
             scratch[:, x.shape[1] + 1 :] = float("-inf")
             return scratch.nan_to_num(neginf=-3e38, nan=3e38).amax(1)
@@ -605,10 +811,12 @@ FAULTS: tuple[Fault, ...] = (
         inputs=MATRIX,
         reference="return x.sum(dim=0)",
         init="self.space = {}",
-        correct="return torch.zeros(x.shape[1], device=x.device).add_(x.sum(0))",
+        correct="return torch.zeros(x.shape[1], dtype=x.dtype, device=x.device).add_(x.sum(0))",
         broken="""
-            key = x.shape[1]
-            space = self.space.setdefault(key, torch.zeros(key, device=x.device))
+            key = (x.shape[1], x.dtype)
+            if key not in self.space:
+                self.space[key] = torch.zeros(x.shape[1], dtype=x.dtype, device=x.device)
+            space = self.space[key]
             return space.add_(x.sum(0)).clone()
         """,
     ),
@@ -634,7 +842,7 @@ FAULTS: tuple[Fault, ...] = (
 
             def run(x, wide):
                 m, n = x.shape
-                out = torch.empty(m, n, device=x.device)
+                out = torch.empty(m, n, dtype=x.dtype, device=x.device)
                 if x.numel():
                     block = triton.next_power_of_2(n)
                     negate[(m,)](x, out, x.stride(0), x.stride(1), n, BLOCK=block, WIDE=wide)
