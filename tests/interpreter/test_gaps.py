@@ -41,6 +41,13 @@ def total(a, out):
     tl.store(out, tl.sum(x) // 3)
 
 
+@triton.jit
+def marked(a, out):
+    x = tl.load(a + tl.arange(0, 16))
+    tl.store(out, tl.sum((x > 3).to(tl.int32)))
+    tl.store(out + 1 + tl.arange(0, 16), tl.cumsum((x > 3).to(tl.int32), axis=0))
+
+
 interpreter.install()
 with interpreter.session(interpreter.Options()):
     a = torch.linspace(-3, 3, 16).to(torch.bfloat16)
@@ -61,6 +68,12 @@ with interpreter.session(interpreter.Options()):
     out = torch.empty(1, dtype=torch.int32)
     total[(1,)](a, out)
     assert out.item() == 10, out
+
+    # Truth values are counted, not joined.
+    a = torch.arange(16, dtype=torch.int32)
+    out = torch.empty(17, dtype=torch.int32)
+    marked[(1,)](a, out)
+    assert out[0] == 12 and torch.equal(out[1:], (a > 3).cumsum(0).int()), out
 """
 
 

@@ -43,12 +43,18 @@ def _reduce(self: Any, inputs: Any) -> Any:
     return self.generic_reduce(inputs)
 
 
+def _held(tensor: Any) -> Any:
+    """numpy's type for what the tensor is: truth values that were converted to int32 may still lie as
+    truth values, whose sum would be one."""
+    return stock._get_np_dtype(tensor.dtype.scalar)
+
+
 def _sum(self: Any, tensor: Any) -> Any:
     """numpy starts from +0, a GPU from the first element: a sum of nothing but -0 is -0. Left to itself
     numpy widens integers too, and they would not wrap."""
     data = tensor.handle.data
     with np.errstate(all="ignore"):
-        out = np.sum(data, axis=self.axis, keepdims=self.keep_dims, dtype=data.dtype)
+        out = np.sum(data, axis=self.axis, keepdims=self.keep_dims, dtype=_held(tensor))
     if data.dtype.kind == "f" and not np.all(out):
         negative = np.all((data == 0) & np.signbit(data), axis=self.axis, keepdims=self.keep_dims)
         out = np.where(negative, np.asarray(-0.0, data.dtype), out)
@@ -140,6 +146,6 @@ def _running(op: Any) -> Any:
                     arithmetic.narrow(op(arithmetic.widen(data), axis=self.axis)), tensor.dtype
                 )
             ]
-        return [self.to_tensor(op(data, axis=self.axis, dtype=data.dtype), dtype=tensor.dtype)]
+        return [self.to_tensor(op(data, axis=self.axis, dtype=_held(tensor)), dtype=tensor.dtype)]
 
     return run
