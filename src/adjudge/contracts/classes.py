@@ -65,6 +65,11 @@ def measured() -> dict[str, Signature]:
     text = (resources.files("adjudge.contracts") / "published" / "signatures.json").read_text(
         encoding="utf-8"
     )
+    return from_json(text)
+
+
+def from_json(text: str) -> dict[str, Signature]:
+    """The signatures in a file that `to_json` wrote."""
     return {
         name: Signature(
             gate=row["gate"],
@@ -82,19 +87,36 @@ def measure(name: str, zygote: Zygote) -> Signature | None:
         AssertionError: the pair does not show what it is there to show.
     """
     from adjudge.calibration import pair
-    from adjudge.frontends import kernelbench
-    from adjudge.judge.verify import Options, verify
 
     gate = carrier(name)
     if not present([gate]):
         return None
     sources = pair(gate)
-    options = Options(zygote=zygote, examine=False, contract=published(name))
+    return judged(
+        gate, published(name), sources.reference, sources.conforming, sources.violating, zygote
+    )
+
+
+def judged(
+    gate: str,
+    contract: ContractFile,
+    reference: str,
+    conforming: str,
+    violating: str,
+    zygote: Zygote,
+) -> Signature:
+    """Judges two implementations of a reference under a contract; the sources are texts.
+
+    Raises:
+        AssertionError: the pair does not show what it is there to show.
+    """
+    from adjudge.frontends import kernelbench
+    from adjudge.judge.verify import Options, verify
+
+    options = Options(zygote=zygote, examine=False, contract=contract)
     found: dict[str, Finding] = {}
-    for half in ("conforming", "violating"):
-        program, candidate = kernelbench.from_source(
-            sources.reference, getattr(sources, half), f"{gate}-{half}"
-        )
+    for half, source in (("conforming", conforming), ("violating", violating)):
+        program, candidate = kernelbench.from_source(reference, source, f"{gate}-{half}")
         verdict = verify(program, candidate, options)
         found[half] = next(f for f in verdict.findings if f.gate == gate)
     assert found["conforming"].outcome is Outcome.PASS, found["conforming"].reason
