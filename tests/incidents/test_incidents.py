@@ -60,9 +60,8 @@ def test_the_usual_test_is_deceived(name: str, half: str, zygote: Zygote) -> Non
         worker.close()
 
 
-@pytest.mark.parametrize("half", ["conforming", "violating"])
-def test_a_harness_that_frees_the_reference_is_deceived(half: str) -> None:
+def test_a_harness_that_frees_the_reference_is_deceived() -> None:
     folder = Path(incidents.__file__).parent / "stale_answer"
-    command = [sys.executable, str(HARNESS), str(folder), half]
+    command = [sys.executable, str(HARNESS), str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["5"]
+    assert ran.stdout.split() == ["5", "5"]

@@ -127,16 +127,10 @@ REASONS: Mapping[tuple[str, str], str] = {
     "Welford is honest there has a false conviction here",
     ("dtype-regime", "float16 accumulator"): "adding 256 positive terms in float16 errs as much as "
     "storing the answer in float16 does, so that no bound on the answer tells the two apart",
-    (
-        "dtype-regime",
-        "bfloat16 between",
-    ): "a bfloat16 rounds eight times as coarsely as a float16, which "
-    "the envelope of two roundings and the factor for the mean square cover",
-    (
-        "dtype-regime",
-        "last column dropped from the sum",
-    ): "one of 256 columns moves the answer by about "
-    "a thousandth, two units in the last place of a float16: at the bound itself",
+    ("dtype-regime", "bfloat16 between"): "its step is eight times a float16's, and an honest "
+    "answer's own rounding lies more than eight times under the trip point",
+    ("dtype-regime", "last column dropped from the sum"): "one of 256 squares moves the answer by "
+    "about two thousandths, two to four units in the last place of a float16: at the bound itself",
 }
 
 _ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
