@@ -2,9 +2,9 @@
 
     python harness.py FOLDER
 
-Prints of how many of five seeds it accepts each half, the conforming one first. Host allocators hand out what was freed last only by chance,
-so the rule that caching allocators of devices follow is put in their place: the block of that size which
-was freed last comes first.
+Prints of how many of five seeds it accepts each half, the conforming one first. Host allocators hand
+out what was freed last only by chance, so the rule that caching allocators of devices follow is put in
+their place: the block of that size which was freed last comes first.
 """
 
 from __future__ import annotations
