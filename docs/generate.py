@@ -1,7 +1,7 @@
 """Writes what is generated in this folder: pages on gates, contracts and records, schemas, the golden
 matrix.
 
-    python docs/generate.py [--matrix] [--signatures]
+    python docs/generate.py [--matrix] [--signatures] [--incidents]
 
 The matrix and the signatures of the published classes are measured, which takes two minutes each, and
 are written only when asked for. The tests fail when a file is stale.
@@ -14,6 +14,7 @@ import json
 import runpy
 from pathlib import Path
 
+from adjudge import incidents
 from adjudge.contract import PARTS, Contract
 from adjudge.contracts import classes, file, waivers
 from adjudge.contracts.promises import present, promises
@@ -120,6 +121,47 @@ def class_page(name: str, measured: dict[str, classes.Signature]) -> str:
     return "\n".join(lines)
 
 
+def incident_page(incident: incidents.Incident, found: classes.Signature) -> str:
+    """One incident's page, from its contract's file, its pair and what judging the pair showed."""
+    terms = incident.contract.terms
+    folder = f"../../src/adjudge/incidents/{incident.folder}"
+    lines = [f"# {incident.title}", "", incident.story, ""]
+    lines += ["Documented at:", "", *(f"- <{source}>" for source in incident.sources), ""]
+    lines += [f"What it breaks: {terms.summary}.", ""]
+    if incident.breaks:
+        lines[-2] += f" This is [{incident.breaks}](../contracts/{incident.breaks}.md)."
+    for part in PARTS[1:]:
+        lines += [f"**{part.capitalize()}.** {getattr(terms, part).words}", ""]
+    halves = ", ".join(f"[{half}]({folder}/{half}.py)" for half in ("conforming", "violating"))
+    lines += [
+        f"The [contract's file]({folder}/contract.toml), the [reference]({folder}/reference.py), and "
+        f"its two implementations: {halves}. To judge one, on any machine:",
+        "",
+        "```",
+        f"cd src/adjudge/incidents/{incident.folder}",
+        "adjudge verify violating.py --reference reference.py --contract contract.toml",
+        "```",
+        "",
+        f"Measured by [{found.gate}](../gates/{found.gate}.md) on the conforming one: "
+        f"{found.conforming}. On the violating one:",
+        "",
+        "| | |",
+        "| --- | --- |",
+        *(f"| {key} | {value} |" for key, value in found.violating),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def incident_index() -> str:
+    rows = [
+        f"| [{i.title}]({i.name}.md) | {i.contract.terms.summary} | {i.gate} |"
+        for i in incidents.INCIDENTS
+    ]
+    head = ["# Incidents", "", "| what happened | the contract it breaks | gate |"]
+    return "\n".join([*head, "| --- | --- | --- |", *rows, ""])
+
+
 def class_index() -> str:
     rows = [
         f"| [{name}]({name}.md) | {classes.published(name).terms.summary} | {classes.carrier(name)}"
@@ -148,6 +190,12 @@ def generated() -> dict[Path, str]:
     for name in classes.CLASSES:
         files[HERE / "contracts" / f"{name}.md"] = class_page(name, measured)
     files[HERE / "contracts" / "README.md"] = class_index()
+    seen = incidents.measured()
+    for incident in incidents.INCIDENTS:
+        files[HERE / "incidents" / f"{incident.name}.md"] = incident_page(
+            incident, seen[incident.name]
+        )
+    files[HERE / "incidents" / "README.md"] = incident_index()
     for stem, schema in (
         ("verdict", json_schema()),
         ("contract", file.schema()),
@@ -161,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrix", action="store_true")
     parser.add_argument("--signatures", action="store_true")
+    parser.add_argument("--incidents", action="store_true")
     options = parser.parse_args()
     if options.signatures:
         from adjudge.worker.client import Zygote
@@ -169,6 +218,12 @@ def main() -> None:
             found = {name: classes.measure(name, zygote) for name in classes.CLASSES}
         text = classes.to_json({name: s for name, s in found.items() if s is not None})
         (classes.folder() / "signatures.json").write_text(text, encoding="utf-8")
+    if options.incidents:
+        from adjudge.worker.client import Zygote
+
+        with Zygote.start() as zygote:
+            seen = {i.name: i.measure(zygote) for i in incidents.INCIDENTS}
+        incidents.SIGNATURES.write_text(classes.to_json(seen), encoding="utf-8")
     for path, text in generated().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

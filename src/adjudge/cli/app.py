@@ -5,6 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from adjudge import __version__
+from adjudge.cli.calibrate import calibrate
 from adjudge.cli.contract import contract
 from adjudge.cli.demo import demo
 from adjudge.cli.doctor import doctor
@@ -22,5 +23,16 @@ app = App(
     # Rendering help as Markdown costs 0.1 s of imports.
     help_format="plaintext",
 )
-for command in (verify, replay, inspect, explain, contract, task, selfcheck, doctor, demo):
+for command in (
+    verify,
+    replay,
+    inspect,
+    explain,
+    contract,
+    task,
+    selfcheck,
+    calibrate,
+    doctor,
+    demo,
+):
     app.command(command)

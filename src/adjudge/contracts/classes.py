@@ -75,6 +75,11 @@ def measured() -> dict[str, Signature]:
     text = (resources.files("adjudge.contracts") / "published" / "signatures.json").read_text(
         encoding="utf-8"
     )
+    return from_json(text)
+
+
+def from_json(text: str) -> dict[str, Signature]:
+    """The signatures in a file that `to_json` wrote."""
     return {
         name: Signature(
             gate=row["gate"],
@@ -91,22 +96,37 @@ def measure(name: str, zygote: Zygote) -> Signature | None:
     Raises:
         AssertionError: the pair does not show what it is there to show.
     """
-    from adjudge.frontends import kernelbench
-    from adjudge.judge.verify import Options, verify
 
     gate, pair = carrier(name), sources(name)
     if pair is None or not present([gate]):
         return None
-    options = Options(zygote=zygote, examine=False, contract=published(name))
+    return judged(gate, published(name), pair.reference, pair.conforming, pair.violating, zygote)
+
+
+def judged(
+    gate: str,
+    contract: ContractFile,
+    reference: str,
+    conforming: str,
+    violating: str,
+    zygote: Zygote,
+) -> Signature:
+    """Judges two implementations of a reference under a contract; the sources are texts.
+
+    Raises:
+        AssertionError: the pair does not show what it is there to show.
+    """
+    from adjudge.frontends import kernelbench
+    from adjudge.judge.verify import Options, verify
+
+    options = Options(zygote=zygote, examine=False, contract=contract)
     found: dict[str, Finding] = {}
-    for half in ("conforming", "violating"):
-        program, candidate = kernelbench.from_source(
-            pair.reference, getattr(pair, half), f"{name}-{half}"
-        )
+    for half, source in (("conforming", conforming), ("violating", violating)):
+        program, candidate = kernelbench.from_source(reference, source, f"{gate}-{half}")
         verdict = verify(program, candidate, options)
         found[half] = next(f for f in verdict.findings if f.gate == gate)
-    assert found["conforming"].outcome is Outcome.PASS, f"{name}: {found['conforming'].reason}"
-    assert found["violating"].violation is not None, f"{name}: {found['violating'].reason}"
+    assert found["conforming"].outcome is Outcome.PASS, f"{gate}: {found['conforming'].reason}"
+    assert found["violating"].violation is not None, f"{gate}: {found['violating'].reason}"
     return Signature(
         gate=gate,
         conforming=found["conforming"].reason,

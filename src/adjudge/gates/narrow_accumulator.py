@@ -45,6 +45,9 @@ def _probes(scene: Scene) -> Iterator[Probe]:
     if not any(spec.dtype.startswith(("float", "bfloat")) for spec in scene.task.inputs):
         return
     yield scene.ordinary
+    if scene.native is not None:
+        # Whether a grade below the required one shows at the declared shape.
+        yield scene.native
     weights = "lattice" if scene.task.parameters else "seeded"
     for name in LATTICES:
         yield replace(scene.ordinary, distribution=name, weights=weights)

@@ -26,6 +26,9 @@ class Scene:
     #: The crossed probes of this candidate: every pair of factor levels appears in one of them.
     crossed: tuple[Probe, ...]
     runner: str = "interpret"
+    #: The gate to which errors at other sizes, where rounding explains them, have been found to belong;
+    #: "" leaves that to the evidence.
+    by_size: str = ""
 
     @property
     def ordinary(self) -> Probe:

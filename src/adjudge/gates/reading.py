@@ -181,8 +181,9 @@ def broken_probes(evidence: Evidence, gate: str) -> list[Probe]:
 def _belongs(evidence: Evidence, probe: Probe, gate: str) -> bool:
     """An error that rounding explains, and that has grown with the sizes, is not one of shape."""
     found = owner(evidence.scene, probe)
-    if found == "shape-dependent" and _grew(evidence, probe) and evidence.rounding_explains(probe):
-        found = "order-bound"
+    if found == "shape-dependent" and evidence.rounding_explains(probe):
+        by_growth = "order-bound" if _grew(evidence, probe) else found
+        found = evidence.scene.by_size or by_growth
     return found == gate
 
 

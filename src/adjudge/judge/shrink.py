@@ -18,6 +18,8 @@ from adjudge.task import merged, short_digest
 TRIALS = 40
 #: Sizes that must have been tried before "at every size" means anything.
 FEW = 3
+#: Gates that share the failures at other sizes.
+_BY_SIZE = ("shape-dependent", "order-bound")
 
 
 def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
@@ -39,6 +41,9 @@ def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | No
     If a more ordinary probe of the same sizes is convicted too, the finding is on that one.
     """
     scene = replace(docket.scene, discovery=replace(docket.scene.discovery, base=base.sizes))
+    if gate.CONTRACT.identifier in _BY_SIZE:
+        # Fewer runs are looked at here than those that told the two apart.
+        scene = replace(scene, by_size=gate.CONTRACT.identifier)
     companions = {probe, base, Probe(sizes=probe.sizes), *_baselines(probe)}
     by_shape = gate.CONTRACT.identifier == "shape-dependent"
     if by_shape and probe == base and scene.native is not None:
@@ -71,8 +76,8 @@ def _baselines(probe: Probe) -> Iterator[Probe]:
 
 
 def _base_for(docket: Docket, gate: Gate, probe: Probe) -> Probe:
-    """Shape faults are judged from the candidate's own base; all others at the probe's sizes."""
-    if gate.CONTRACT.identifier == "shape-dependent":
+    """Faults of size are judged from the candidate's own base; all others at the probe's sizes."""
+    if gate.CONTRACT.identifier in _BY_SIZE:
         return docket.scene.ordinary
     return Probe(sizes=probe.sizes)
 
@@ -149,7 +154,7 @@ def _line(docket: Docket, finding: Finding) -> str:
     assert finding.violation is not None
     probe = finding.violation.probe
     gate_base = probe.sizes
-    if finding.gate == "shape-dependent":
+    if finding.gate in _BY_SIZE:
         gate_base = docket.scene.discovery.base
     return encode_recipe(
         {

@@ -69,10 +69,27 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return total if keepdim else total.squeeze(dim)
 
 
+def _squares(x: Tensor, dims: list[int]) -> tuple[Tensor, int]:
+    """The sum of squared deviations from the mean, dims kept, and the number of terms.
+
+    Formed as Welford's recurrence forms it (B. P. Welford, Technometrics 4, 1962): the k-th term is
+    (x_k - m_k)^2 k / (k - 1), with the mean m_k of the first k. It equals the sum about the final mean,
+    and errs more where the mean is large, as honest kernels of one pass do.
+    """
+    places = [d % x.dim() for d in dims]
+    rest = [d for d in range(x.dim()) if d not in places]
+    count = prod(x.shape[d] for d in places)
+    flat = x.permute([*rest, *places]).reshape([*(x.shape[d] for d in rest), count])
+    k = torch.arange(1, count + 1, dtype=x.dtype, device=x.device)
+    centred = flat - torch.cumsum(flat, -1) / k
+    weight = torch.where(k > 1, k / torch.clamp(k - 1, min=1), torch.zeros_like(k))
+    total = torch.sum(centred * centred * weight, -1)
+    return total.reshape([1 if d in places else x.shape[d] for d in range(x.dim())]), count
+
+
 def _moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
-    mean = torch.mean(x, dims, keepdim=True)
-    centred = x - mean
-    return mean, torch.mean(centred * centred, dims, keepdim=True)
+    total, count = _squares(x, dims)
+    return torch.mean(x, dims, keepdim=True), total / count
 
 
 def _layer_norm(
@@ -140,12 +157,8 @@ def _var(
     x: Tensor, dim: Any = None, *, correction: float | None = 1, keepdim: bool = False
 ) -> Tensor:
     dims = list(range(x.dim())) if not dim else list(dim)
-    count = 1
-    for d in dims:
-        count *= x.shape[d]
-    mean = torch.mean(x, dims, keepdim=True)
-    centred = x - mean
-    total = torch.sum(centred * centred, dims, keepdim=keepdim)
+    total, count = _squares(x, dims)
+    total = total if keepdim else total.squeeze(dims)
     return total / max(count - (1 if correction is None else correction), 0)
 
 

@@ -1,0 +1,67 @@
+"""The record of the sweep is of the gates that are here, and says where the bounds stand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from adjudge.calibrate import report
+from adjudge.calibrate.subjects import SUBJECTS
+from adjudge.calibrate.sweep import derived_gates, measure
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+RECORD = json.loads((DOCS / "calibration.json").read_text(encoding="utf-8"))
+
+#: Known to lie on the wrong side; the page tells of each. A case more or less is news.
+WRONG = {
+    # The reference's two passes lose less than a float32 Welford does at a mean of a thousand spreads.
+    ("cancellation", "honest", "Welford"),
+    # Storing a float16 rounds as much as adding 256 terms in it, and a fraction of a bfloat16's step.
+    ("dtype-regime", "defect", "float16 accumulator"),
+    ("dtype-regime", "defect", "bfloat16 between"),
+    ("dtype-regime", "defect", "last column dropped from the sum"),
+}
+
+
+def test_the_record_is_of_the_gates_that_are_here() -> None:
+    assert tuple(s.gate for s in SUBJECTS) == derived_gates()
+    assert [row["gate"] for row in RECORD["gates"]] == list(derived_gates())
+    for row, subject in zip(RECORD["gates"], SUBJECTS, strict=True):
+        assert [c["name"] for c in row["honest"]] == list(subject.honest), "run adjudge calibrate"
+        assert [c["name"] for c in row["defects"]] == list(subject.defects), "run adjudge calibrate"
+
+
+def test_what_is_on_the_wrong_side_is_known() -> None:
+    assert {found[:3] for found in report.misplaced(RECORD)} == WRONG
+
+
+def test_both_margins_are_above_one_but_for_what_is_known() -> None:
+    for row in RECORD["gates"]:
+        gate = row["gate"]
+        quiet = [c for c in row["honest"] if (gate, "honest", c["name"]) not in WRONG]
+        real = [c for c in row["defects"] if (gate, "defect", c["name"]) not in WRONG]
+        assert quiet
+        assert real
+        assert all(c["over"] < 1 and not c["convicted"] for c in quiet), gate
+        assert all(c["over"] is None or c["over"] > 1 for c in real), gate
+
+
+def test_few_bits_are_told_apart_without_a_margin() -> None:
+    seen = {(g["what"], g["bits"]): g["convicted"] for g in RECORD["gap"]}
+    assert all(seen[what, bits] for what in ("accumulator", "factors") for bits in (8, 11))
+    assert not seen["accumulator", 24]
+    assert not seen["factors", 24]
+
+
+def test_the_page_and_the_plot_are_made_from_the_record() -> None:
+    assert (DOCS / "calibration.md").read_text(encoding="utf-8") == report.page(RECORD)
+    assert (DOCS / "calibration.svg").read_text(encoding="utf-8") == report.plot(RECORD)
+
+
+def test_a_sweep_gives_what_is_recorded() -> None:
+    subject = next(s for s in SUBJECTS if s.gate == "scale-variant")
+    row = measure(subject)
+    (held,) = (r for r in RECORD["gates"] if r["gate"] == subject.gate)
+    assert abs(row.trip_element / held["trip_element"] - 1) < 0.1
+    assert row.above_noise > 1
+    assert row.below_defect > 1
