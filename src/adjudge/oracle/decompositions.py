@@ -8,7 +8,7 @@ exponential that kernels use, so that their absolute error near zero is allowed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import torch
