@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from adjudge.judge.digest import gates_digest
 from adjudge.judge.selfcheck import wilson
 
 HERE = Path(__file__).resolve().parent
@@ -30,10 +31,11 @@ def page() -> str:
             "",
             "## Honest candidates, and planted faults",
             "",
-            "| candidate | judged | convicted | 95% interval (Wilson) |",
-            "| --- | --- | --- | --- |",
+            "| candidate | gates | judged | convicted | 95% interval (Wilson) |",
+            "| --- | --- | --- | --- | --- |",
             *_rows(fairness),
             "",
+            *_ages([*fairness, *audit]),
             "The first 20 problems of each level of KernelBench by the hash of their names. "
             "`benchmarks/mutants.py` plants each fault in the reference; mutants that give the "
             "reference's own bits, or do not run, are left out. Nearly all that is missed stands in "
@@ -57,8 +59,22 @@ def _rows(lines: list[Line]) -> list[str]:
         convicted = sum("violation" in x["findings"].values() for x in judged)
         low, high = wilson(convicted, len(judged))
         name = HONEST.get(kind, f"{kind}, planted")
-        rows.append(f"| {name} | {len(judged)} | {convicted} | {low:.0%} to {high:.0%} |")
+        gates = max(len(x["findings"]) for x in judged)
+        rows.append(f"| {name} | {gates} | {len(judged)} | {convicted} | {low:.0%} to {high:.0%} |")
     return rows
+
+
+def _ages(lines: list[Line]) -> list[str]:
+    """What to know of records that other gates made than those of this version."""
+    earlier = sorted({line["gates"] for line in lines} - {gates_digest()})
+    if not earlier:
+        return []
+    names = ", ".join(f"`{digest[:8]}`" for digest in earlier)
+    return [
+        "Rows with fewer gates than the first, and the accepted kernels below, were judged by an "
+        f"earlier set of gates ({names}): they take hours, and speak of that set alone.",
+        "",
+    ]
 
 
 def _audited(lines: list[Line]) -> list[str]:
@@ -67,7 +83,7 @@ def _audited(lines: list[Line]) -> list[str]:
     words = ", ".join(f"{standings[name]} {name}" for name in sorted(standings))
     return [
         f"{len(lines)} Triton kernels that the field's test accepts, one a problem, lowest SHA-256 "
-        f"first: {words}.",
+        f"first, under {max(len(line['findings']) for line in lines)} gates: {words}.",
         "",
         "| gate | kernels convicted |",
         "| --- | --- |",
