@@ -67,6 +67,16 @@ def test_a_plan_covers_every_token_once_and_counts_padded_chunks() -> None:
     firsts = [row[3] for row in sequences]
     assert firsts == [0, 1, 1, 3, 7, 8, 8, 10]
     assert len(chunks) == 14
+    for index, row in enumerate(sequences):
+        marked = [chunk for chunk, found in enumerate(chunks) if found[3] == index + 1]
+        assert marked == ([row[3]] if row[2] else [])
+
+
+def test_the_backward_order_takes_every_sequence_from_its_end() -> None:
+    sequences, chunks = plan.rows(1, (0, 1, 1, 70, 300))
+    order = plan.backward_order(sequences)
+    assert sorted(order) == list(range(len(chunks)))
+    assert order == [0, 2, 6, 1, 5, 4, 3]
 
 
 def _disassembler() -> str | None:
@@ -120,10 +130,14 @@ def test_the_compiler_keeps_products_asynchronous(tmp_path: Path) -> None:
 # ---- on Hopper
 
 NAMES = ("q", "k", "v", "g", "beta", "initial_state")
-# The bar is the error of the same formulas with bfloat16 operands. A whole tensor's error is an RMS
-# of thousands of roundings; a chunk's of 64 rows still scatters, and dg's and dbeta's rest on 64
-# numbers, so a chunk is held to the emulation's error or to that of the whole tensor if greater.
+# The bar is the error of the same formulas with bfloat16 operands, over a whole tensor and in its
+# worst (chunk, head). The gates' gradients have few independent errors a chunk (dg, a cumulative sum,
+# hardly more than one), and the worst of a hundred such scatters by a tenth; of the ratio of two, three
+# deviations are one half. So a case has some hundred (chunk, head)s, or its errors would be luck.
 BAR = 1.1
+SCATTER = {"g": 1.5, "beta": 1.5}
+# With one token the emulation rounds the update once and we round it twice, before and after beta.
+TWICE_ROUNDED = 2**0.5
 
 
 def draw(
@@ -181,13 +195,13 @@ def per_chunk(x: Tensor, length: int) -> Tensor:
 @pytest.mark.parametrize(
     ("batch", "length", "heads", "value_heads", "bounds"),
     [
-        (1, 1, 1, 1, None),
-        (1, 64, 1, 1, None),
-        (2, 200, 1, 2, None),
-        (1, 513, 2, 6, None),
-        (3, 256, 4, 4, None),
-        (1, 300, 2, 4, [0, 1, 1, 70, 300]),
-        (1, 640, 1, 1, [0, 0, 63, 127, 640, 640]),
+        (32, 1, 4, 4, None),
+        (16, 64, 4, 8, None),
+        (8, 200, 4, 8, None),
+        (2, 513, 8, 24, None),
+        (3, 256, 8, 8, None),
+        (1, 300, 32, 32, [0, 1, 1, 70, 300]),
+        (1, 640, 16, 16, [0, 0, 63, 127, 640, 640]),
     ],
 )
 def test_every_output_and_gradient_is_as_near_float64_as_the_emulation(
@@ -201,13 +215,15 @@ def test_every_output_and_gradient_is_as_near_float64_as_the_emulation(
     failed = []
     for name, exact in want.items():
         error, least = got[name].double() - exact, floor[name].double() - exact
-        if not error.norm() <= BAR * least.norm():
-            failed.append(f"{name}: {float(error.norm() / least.norm()):.2f} of the emulation's")
+        ratio = float(error.norm() / least.norm())
+        bar = BAR * TWICE_ROUNDED if name == "final" and length == 1 else BAR
+        if not ratio <= bar:
+            failed.append(f"{name}: {ratio:.3f} of the emulation's")
         if exact.ndim > 2 and exact.shape[1] == length and exact.shape[2] in (heads, value_heads):
-            ours, theirs = per_chunk(error, length), per_chunk(least, length)
-            worst = float((ours / torch.maximum(theirs, theirs.mean())).max().sqrt())
-            if not worst <= BAR:
-                failed.append(f"{name}: {worst:.2f} of the emulation's in a chunk")
+            ours, theirs = per_chunk(error, length).max(), per_chunk(least, length).max()
+            worst = float((ours / theirs).sqrt())
+            if not worst <= BAR * SCATTER.get(name, 1.0):
+                failed.append(f"{name}: {worst:.3f} of the emulation's in the worst chunk")
     assert not failed, failed
 
 

@@ -21,6 +21,8 @@ def gated_delta_rule(
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     cu_seqlens: Tensor | None = None,
+    *,
+    recompute_states: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Gated DeltaNet: `S_t = D S + k_t (β_t (v_t - k_tᵀ D S))ᵀ`, `D = e^{g_t}`.
 
@@ -30,8 +32,11 @@ def gated_delta_rule(
     final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
 
     On Hopper with bfloat16 and K = V = 128 the native kernels run (the logger `gated_recurrence` says
-    which path and why). They do not read the values before they start: NaN and infinity come out as
-    NaN, at the latest from the chunk of 64 tokens that holds them, and never in another sequence.
+    which path and why). They keep the states between forward and backward, 48 KiB a chunk of 64 tokens
+    and value head, unless `recompute_states`, which takes longer (docs/recurrence.md says how much);
+    the portable path always keeps them. They do not read the values before they start: NaN and
+    infinity come out as NaN, at the latest from the chunk of 64 tokens that holds them, and never in
+    another sequence.
 
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
@@ -43,7 +48,11 @@ def gated_delta_rule(
         from gated_recurrence.native import gated_delta_rule as kernels
 
         out, final = kernels.gated_delta_rule(
-            q, k, v, g, beta, scale=scale, initial_state=initial_state, bounds=bounds
+            *(q, k, v, g, beta),
+            scale=scale,
+            initial_state=initial_state,
+            bounds=bounds,
+            recompute_states=recompute_states,
         )
         return out, final if output_final_state else None
     named = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial_state}

@@ -1,4 +1,4 @@
-"""The six calls of the CUDA driver that loading and launching take, through ctypes.
+"""The few calls of the CUDA driver that loading and launching take, through ctypes.
 
 libcuda is there wherever torch sees a GPU, so this costs no dependency.
 """
@@ -21,6 +21,31 @@ BFLOAT16, SWIZZLE_128B, PROMOTE_256B = 9, 3, 3  # of CUtensorMapDataType, ...Swi
 BOX = 64  # rows and columns of every box: 128 bytes is the widest swizzle
 
 
+PROGRAMMATIC_STREAM_SERIALIZATION = 6  # of CUlaunchAttributeID
+
+
+class _Attribute(ctypes.Structure):
+    """A CUlaunchAttribute whose value is one integer."""
+
+    _fields_ = (("id", c_int), ("_pad", c_int), ("value", c_int), ("_rest", c_int * 15))
+
+
+class _Configuration(ctypes.Structure):
+    """A CUlaunchConfig."""
+
+    _fields_ = (
+        ("blocks", c_uint * 3),
+        ("threads", c_uint * 3),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("attribute_count", c_uint),
+    )
+
+
+_OVERLAP = _Attribute(id=PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
+
+
 class TensorMap(ctypes.Structure):
     """A CUtensorMap."""
 
@@ -30,8 +55,7 @@ class TensorMap(ctypes.Structure):
 @functools.cache
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL("libcuda.so.1")
-    # handle; blocks and threads, three axes each, and shared memory; stream, arguments, extra
-    library.cuLaunchKernel.argtypes = [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p]
+    library.cuLaunchKernelEx.argtypes = [c_void_p] * 4
     return library
 
 
@@ -100,10 +124,16 @@ def launch(kernel: Kernel, blocks: int, parameters: int, device: torch.device, s
         return
     function = _functions(device.index or 0)[kernel.name]
     arguments = c_void_p(parameters)
-    status = _library().cuLaunchKernel(
-        function, blocks, 1, 1, kernel.threads, 1, 1, kernel.shared, stream, byref(arguments), None
+    configuration = _Configuration(
+        (blocks, 1, 1),
+        (kernel.threads, 1, 1),
+        kernel.shared,
+        stream,
+        ctypes.pointer(_OVERLAP),
+        int(kernel.overlaps),
     )
-    _check("cuLaunchKernel", status)
+    status = _library().cuLaunchKernelEx(byref(configuration), function, byref(arguments), None)
+    _check("cuLaunchKernelEx", status)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -21,12 +21,17 @@ from gated_recurrence.native.plan import Plan, plan
 
 HEAD = 128
 
-ROWS = ("q", "k", "v", "d_out", "d_v")
+ROWS = ("q", "k", "v", "out", "d_out", "d_v")
 TILES = ("inverse", "weights", "update", "state", "d_state")
 POINTERS = (
-    *("sequences", "chunks", "g", "beta", "vectors", "inverse_out", "weights_out", "update_out"),
-    *("initial_state", "d_final_state", "final_state", "d_initial_state", "out", "d_v_out"),
-    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_log_parts", "d_end_parts", "d_g", "d_beta"),
+    *("sequences", "chunks", "order", "g", "beta", "vectors", "inverse_out", "weights_out"),
+    *("initial_state", "d_final_state", "final_state", "d_initial_state", "out_rows", "d_v_rows"),
+    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_log_parts", "d_end_parts", "d_value_parts"),
+    *("d_erase_parts", "d_start_parts", "ready", "taken", "d_g", "d_beta"),
+)
+COUNTS = (
+    *("heads", "value_heads", "chunk_heads", "sequence_heads"),
+    *("keep_states", "state_blocks"),
 )
 
 
@@ -37,7 +42,7 @@ class Parameters(ctypes.Structure):
         *((name, TensorMap) for name in (*ROWS, *TILES)),
         *((name, c_void_p) for name in POINTERS),
         ("length", c_int64),
-        *((name, c_int) for name in ("heads", "value_heads", "chunk_heads", "sequence_heads")),
+        *((name, c_int) for name in COUNTS),
         ("scale", c_float),
         ("_padding", ctypes.c_char * 128),  # the driver copies a multiple of a map's alignment
     )
@@ -55,7 +60,11 @@ class _Call:
         fields.length, fields.heads, fields.value_heads = q.shape[1], q.shape[2], v.shape[2]
         fields.chunk_heads, fields.sequence_heads = self.chunk_heads, self.sequence_heads
         fields.scale = scale
-        self.point(sequences=layout.sequences, chunks=layout.chunks)
+        self.point(sequences=layout.sequences, chunks=layout.chunks, order=layout.order)
+
+    def set(self, **counts: int) -> None:
+        for name, count in counts.items():
+            setattr(self._fields, name, count)
 
     def point(self, **tensors: Tensor | None) -> None:
         for name, tensor in tensors.items():
@@ -69,6 +78,10 @@ class _Call:
     def tiles(self, rows: int, columns: int) -> Tensor:
         shape = (self.chunk_heads, rows, columns)
         return torch.empty(shape, dtype=torch.bfloat16, device=self.device)
+
+    def states(self) -> tuple[Tensor, Tensor]:
+        """U' and S^T of every chunk, to be filled: 48 KiB a chunk-head."""
+        return self.tiles(CHUNK, HEAD), self.tiles(HEAD, HEAD)
 
     def floats(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
@@ -93,18 +106,24 @@ class _GatedDeltaRule(torch.autograd.Function):
         initial_state: Tensor | None,
         scale: float,
         layout: Plan,
+        keep_states: bool,
     ) -> tuple[Tensor, Tensor]:
         call = _Call(q, v, layout, scale)
         vectors = call.floats(call.chunk_heads, 4, CHUNK)
         inverse, weights = call.tiles(CHUNK, CHUNK), call.tiles(CHUNK, CHUNK)
         out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
         final = call.floats(layout.sequences.shape[0], v.shape[2], HEAD, HEAD)
-        call.map(q=q, k=k, v=v, inverse=inverse, weights=weights)
+        states = call.states() if keep_states else None
+        call.map(q=q, k=k, v=v, out=out, inverse=inverse, weights=weights)
         call.point(g=g, beta=beta, vectors=vectors, inverse_out=inverse, weights_out=weights)
-        call.point(initial_state=initial_state, final_state=final, out=out)
+        call.point(initial_state=initial_state, final_state=final, out_rows=out)
+        if states is not None:
+            call.map(update=states[0], state=states[1])
+        call.set(keep_states=int(keep_states))
         call.launch(PREPARE, call.chunk_heads)
         call.launch(FORWARD, 2 * call.sequence_heads)
-        ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state)
+        kept = states or (None, None)
+        ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state, *kept)
         ctx.settings = scale, layout
         ctx.set_materialize_grads(False)
         return out, final
@@ -114,29 +133,38 @@ class _GatedDeltaRule(torch.autograd.Function):
     def backward(
         ctx: Any, d_out: Tensor | None, d_final: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, vectors, inverse, weights, initial_state = ctx.saved_tensors
+        q, k, v, vectors, inverse, weights, initial_state, update, state = ctx.saved_tensors
         call = _Call(q, v, ctx.settings[1], ctx.settings[0])
         d_out = torch.zeros_like(v) if d_out is None else _readable(d_out)
         d_final = None if d_final is None else d_final.contiguous()
-        update, state, d_state = (call.tiles(rows, HEAD) for rows in (CHUNK, HEAD, HEAD))
+        kept = state is not None
+        if not kept:
+            update, state = call.states()
+        d_state = call.tiles(HEAD, HEAD)
         d_v = torch.empty(v.shape, dtype=v.dtype, device=v.device)
         d_initial = None if initial_state is None else torch.empty_like(initial_state)
         call.map(q=q, k=k, v=v, d_out=d_out, d_v=d_v, inverse=inverse, weights=weights)
         call.map(update=update, state=state, d_state=d_state)
-        call.point(vectors=vectors, update_out=update, d_v_out=d_v)
+        call.point(vectors=vectors, d_v_rows=d_v)
         call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
-        call.launch(STATES, 4 * call.sequence_heads)
-
+        values, erased = (call.floats(2, call.chunk_heads, CHUNK) for _ in range(2))
+        starts = call.floats(call.sequence_heads, 8)
+        call.point(d_value_parts=values, d_erase_parts=erased, d_start_parts=starts)
+        ready = torch.zeros(call.chunk_heads + 1, dtype=torch.int32, device=v.device)
+        call.point(ready=ready, taken=ready[-1:])
+        blocks = 2 if kept else 4
+        call.set(state_blocks=blocks)
         parts, ends = call.floats(4, call.chunk_heads, CHUNK), call.floats(4, call.chunk_heads, 4)
         d_g, d_beta = call.floats(*v.shape[:3]), call.floats(*v.shape[:3])
         d_q, d_k = (_per_value_head(x, v) for x in (q, k))
         wide = d_q.dtype == torch.float32
         call.point(d_log_parts=parts, d_end_parts=ends, d_g=d_g, d_beta=d_beta)
         call.point(**({"d_q_wide": d_q, "d_k_wide": d_k} if wide else {"d_q": d_q, "d_k": d_k}))
+        call.launch(STATES, blocks * call.sequence_heads)
         call.launch(GRADIENTS, min(2 * call.chunk_heads, call.resident(GRADIENTS)))
         call.launch(GATES, -(-call.chunk_heads // (GATES.threads // 32)))
         d_q, d_k = _over_group(d_q, q), _over_group(d_k, k)
-        return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None
+        return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None, None
 
 
 def _per_value_head(x: Tensor, v: Tensor) -> Tensor:
@@ -156,6 +184,10 @@ def _readable(x: Tensor) -> Tensor:
     return x if copyable(x) else x.contiguous()
 
 
+def _will_differentiate(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
 def gated_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -166,6 +198,7 @@ def gated_delta_rule(
     scale: float | None,
     initial_state: Tensor | None,
     bounds: list[int],
+    recompute_states: bool,
 ) -> tuple[Tensor, Tensor]:
     """o and the final states, of arguments that `checks.check` and `dispatch` have let through."""
     out, final = _GatedDeltaRule.apply(  # type: ignore[no-untyped-call]
@@ -174,5 +207,6 @@ def gated_delta_rule(
         None if initial_state is None else initial_state.float().contiguous(),
         HEAD**-0.5 if scale is None else float(scale),
         plan(q.shape[0], tuple(bounds), q.device),
+        not recompute_states and _will_differentiate(q, k, v, g, beta, initial_state),
     )
     return out, final

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function of `source`: its threads and bytes of shared memory a block, and the blocks that a
-    multiprocessor holds."""
+    """A function of `source`: its threads and bytes of shared memory a block, the blocks that a
+    multiprocessor holds, and whether it may start while the kernel before it, which has said so,
+    still runs."""
 
     source: str
     name: str
     threads: int
     shared: int = 0
     blocks: int = 1
+    overlaps: bool = False
 
 
 # The sources check these sizes against their own structures when they are compiled.
-SHARED = {"PREPARE": 34 * 1024, "SCANS": 204 * 1024, "GRADIENTS": 113 * 1024}
+SHARED = {"PREPARE": 34 * 1024, "SCANS": 221 * 1024, "GRADIENTS": 113 * 1024}
 
 PREPARE = Kernel("gdn_prepare", "gdn_prepare", 128, SHARED["PREPARE"])
-FORWARD = Kernel("gdn_scans", "gdn_forward", 384, SHARED["SCANS"])
+FORWARD = Kernel("gdn_scans", "gdn_forward", 256, SHARED["SCANS"])
 STATES = Kernel("gdn_scans", "gdn_states", 256, SHARED["SCANS"])
-GRADIENTS = Kernel("gdn_gradients", "gdn_gradients", 256, SHARED["GRADIENTS"], 2)
+GRADIENTS = Kernel("gdn_gradients", "gdn_gradients", 256, SHARED["GRADIENTS"], 2, True)
 GATES = Kernel("gdn_gradients", "gdn_gates", 256)
 
 KERNELS = (PREPARE, FORWARD, STATES, GRADIENTS, GATES)

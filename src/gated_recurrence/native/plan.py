@@ -1,4 +1,4 @@
-"""How sequences are cut into chunks: the two tables that the kernels read."""
+"""How sequences are cut into chunks: the tables that the kernels read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from gated_recurrence.core.scan import CHUNK
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """int32 tables: `sequences` of (batch, first token, tokens, first chunk), `chunks` of (batch,
-    first token, tokens, 0)."""
+    """int32 tables: `sequences` of (batch, first token, tokens, first chunk); `chunks` of (batch,
+    first token, tokens, the sequence + 1 where it is its first chunk and else 0); `order`, the
+    chunks as the backward scans reach them, all sequences at once and each from its end."""
 
     sequences: Tensor
     chunks: Tensor
+    order: Tensor
 
 
 def rows(batch: int, bounds: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
@@ -28,12 +30,26 @@ def rows(batch: int, bounds: tuple[int, ...]) -> tuple[list[list[int]], list[lis
     for index in range(batch):
         for first, end in itertools.pairwise(bounds):
             sequences.append([index, first, end - first, len(chunks)])
-            chunks += [[index, t, min(CHUNK, end - t), 0] for t in range(first, end, CHUNK)]
+            chunks += [
+                [index, t, min(CHUNK, end - t), 0 if t > first else len(sequences)]
+                for t in range(first, end, CHUNK)
+            ]
     return sequences, chunks
+
+
+def backward_order(sequences: list[list[int]]) -> list[int]:
+    """Chunk indices by their distance from the end of their sequence."""
+    found = []
+    for _, _, tokens, first in sequences:
+        count = -(-tokens // CHUNK)
+        found += [(count - 1 - i, first + i) for i in range(count)]
+    return [chunk for _, chunk in sorted(found)]
 
 
 @functools.lru_cache(maxsize=64)
 def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
     """The tables on a device; kept, since a training run repeats its shapes."""
-    tables = [torch.tensor(x, dtype=torch.int32).reshape(-1, 4) for x in rows(batch, bounds)]
-    return Plan(tables[0].to(device), tables[1].to(device))
+    sequences, chunks = rows(batch, bounds)
+    tables = [torch.tensor(x, dtype=torch.int32).reshape(-1, 4) for x in (sequences, chunks)]
+    order = torch.tensor(backward_order(sequences), dtype=torch.int32)
+    return Plan(*(table.to(device) for table in (*tables, order)))

@@ -1,149 +1,179 @@
-// The forward scan of one block: S' = c S + (diag(r) K)^T U, chunk after chunk. Of each chunk it hands
-// over the state before it and the update U'.
+// The forward scan of one block: S' = c S + (diag(r) K)^T U, chunk after chunk, and the output
+// O = s diag(e) Q S + P' U'. It may store the state before each chunk and the update U'.
+//
+// One warpgroup's products run in order, so those that the next state waits for go first, and the
+// output's fill the time in which its operands are made.
 #pragma once
 
 #include "scan.cuh"
 
-template <int StateTakers, int RowsTakers>
-__device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory& memory,
-                                                const Place& place) {
-  const Lane lane;
+// What one warpgroup carries from chunk to chunk.
+template <bool Output>
+struct Forward {
+  const Parameters& p;
+  ScanMemory& memory;
+  const Place& place;
+  const Lane& lane;
+  const bool keep;
   float state[64];
-  read_state(state, p.initial_state, place, lane);
-  float update[32];
+  float update[32], out[32];
   uint32_t packed_state[32], packed[16], packed_end[16];
 
-  for (int chunk = 0; chunk < place.chunk_count; chunk++) {
+  __device__ __forceinline__ char* output() { return memory.ring[0].stage.values; }
+
+  // The update and output of the chunk before, and the state before this one.
+  __device__ __forceinline__ void hand(bool before, bool now) {
+    if (keep && now) {
+      named_sync(STATE_FREE, JOINED);
+      store_state(memory, packed_state);
+    }
+    if (keep && before) {
+      named_sync(ROWS_FREE, JOINED);
+      store_rows(memory.rows_out, packed);
+    }
+    if (Output && before) {
+      named_sync(OUT_FREE, JOINED);
+      store_rows(output(), packed_end);
+    }
+    if (keep || (Output && before)) hand_over(keep && now, keep && before, Output && before);
+  }
+
+  // From the state before a chunk to U'. No product is under way at its end.
+  template <bool First>
+  __device__ __forceinline__ void begin(int chunk) {
     pack_pairs(packed_state, state);
     Stage& stage = await_chunk(memory, chunk, place.tokens(chunk));
-    const uint32_t k = shared_address(stage.k);
     products_begin();
-    multiply<8, Major::K>(update, packed_state, k, false);  // (K S)^T
+    multiply<8, Major::K>(update, packed_state, shared_address(stage.k), false);  // (K S)^T
     products_commit();
-    hand_state<StateTakers>(memory, packed_state);
-    const Columns e(stage.vectors[1], lane), rest(stage.vectors[2], lane);
+    if (Output) {
+      if (!First) {
+        products_wait<1>();  // P' U' of the chunk before
+        settled(out);
+        pack_pairs(packed_end, out);
+        release_chunk(memory, chunk - 1);
+      }
+      products_begin();
+      multiply<8, Major::K>(out, packed_state, shared_address(stage.q), false);  // (Q S)^T
+      products_commit();
+    }
+    hand(!First, true);
+    const Columns e(stage.vectors[1], lane);
     load_rows(packed, stage.rows);
-    products_wait<0>();
+    const float decay = stage.vectors[1][CHUNK - 1];
+    // The compiler would put this wait here itself, and say so: it takes the state for theirs.
+    if (First) products_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 64; i++) state[i] *= decay;
+    products_wait<Output>();
     settled(update);
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
       packed[i / 2] = pack(low_half(packed[i / 2]) - e[i] * update[i],
                            high_half(packed[i / 2]) - e[i + 1] * update[i + 1]);
     }
-
     products_begin();
     multiply<4, Major::K>(update, packed, shared_address(stage.inverse), false);  // U'^T
     products_commit();
-    const float decay = stage.vectors[1][CHUNK - 1];
+    if (Output) {
+      products_wait<1>();
+      settled(out);
 #pragma unroll
-    for (int i = 0; i < 64; i++) state[i] *= decay;
+      for (int i = 0; i < 32; i++) out[i] *= p.scale * e[i];
+    }
     products_wait<0>();
     settled(update);
+  }
+
+  // From U' to the state after the chunk. P' U' is under way at its end.
+  __device__ __forceinline__ void end(int chunk) {
+    const Stage& stage = memory.ring[chunk % STAGES].stage;
+    const Columns rest(stage.vectors[2], lane);
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
       packed_end[i / 2] = pack(rest[i] * update[i], rest[i + 1] * update[i + 1]);
     }
-
     products_begin();
-    multiply<4, Major::Other>(state, packed_end, k, true);  // += (diag(r) U)^T K
+    multiply<4, Major::Other>(state, packed_end, shared_address(stage.k),
+                              true);  // += (diag(r) U)^T K
     products_commit();
     pack_pairs(packed, update);
-    hand_rows<RowsTakers>(memory, packed);
-    products_wait<0>();
+    if (Output) {
+      products_begin();
+      multiply<4, Major::K>(out, packed, shared_address(stage.weights), true);  // += (P' U')^T
+      products_commit();
+    }
+    products_wait<Output>();
     settled(state);
-    release_chunk(memory, chunk);
+    if (!Output) release_chunk(memory, chunk);
   }
-  write_state(state, p.final_state, place, lane);
-}
+};
 
-// A second warpgroup: O = s diag(e) Q S + P' U'.
-__device__ __forceinline__ void output_compute(const Parameters& p, ScanMemory& memory,
-                                               const Place& place) {
-  constexpr int BOTH = 2 * WARPGROUP;
+// The compiler follows products only within a turn of a loop, so a turn goes from the middle of one
+// chunk, where none is under way, to the middle of the next.
+template <bool Output>
+__device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory& memory,
+                                                const Place& place, bool keep) {
   const Lane lane;
-  const int64_t pitch = int64_t(p.value_heads) * HEAD;
-  float out[32];
-  uint32_t packed[16];
+  Forward<Output> scan{p, memory, place, lane, keep};
+  read_state(scan.state, p.initial_state, place, lane);
   if (place.chunk_count > 0) {
-    named_arrive(STATE_FREE, BOTH);
-    named_arrive(ROWS_FREE, BOTH);
-  }
-  for (int chunk = 0; chunk < place.chunk_count; chunk++) {
-    const bool last = chunk + 1 == place.chunk_count;
-    barrier_wait(shared_address(&memory.full[chunk % STAGES]), chunk / STAGES & 1);
-    const Stage& stage = memory.ring[chunk % STAGES].stage;
-    named_sync(STATE_READY, BOTH);
-    products_begin();
-    multiply<8, Major::K, Major::K>(out, shared_address(memory.state_out),
-                                    shared_address(stage.q), false);  // (Q S)^T
-    products_commit();
-    const Columns e(stage.vectors[1], lane);
+    scan.template begin<true>(0);
+    for (int chunk = 0; chunk + 1 < place.chunk_count; chunk++) {
+      scan.end(chunk);
+      scan.template begin<false>(chunk + 1);
+    }
+    scan.end(place.chunk_count - 1);
     products_wait<0>();
-    settled(out);
-    if (!last) named_arrive(STATE_FREE, BOTH);
-#pragma unroll
-    for (int i = 0; i < 32; i++) out[i] *= p.scale * e[i];
-    named_sync(ROWS_READY, BOTH);
-    products_begin();
-    multiply<4, Major::Other, Major::K>(out, shared_address(memory.rows_out),
-                                        shared_address(stage.weights), true);  // += (P' U')^T
-    products_commit();
-    products_wait<0>();
-    settled(out);
-    if (!last) named_arrive(ROWS_FREE, BOTH);
-    release_chunk(memory, chunk);
-    pack_pairs(packed, out);
-    store_rows(memory.output, packed);
-    named_sync(OUTPUT, WARPGROUP);
-    const int64_t token = place.sequence.x * p.length + place.token(chunk);
-    const int64_t row = token * p.value_heads + place.value_head;
-    copy_rows<WARPGROUP>(memory.output, p.out + row * HEAD + place.channel, pitch,
-                         place.tokens(chunk), threadIdx.x % WARPGROUP);
-    named_sync(OUTPUT, WARPGROUP);
+    if (Output) {
+      settled(scan.out);
+      pack_pairs(scan.packed_end, scan.out);
+    }
+    scan.hand(true, false);
   }
+  write_state(scan.state, p.final_state, place, lane);
 }
 
-// The forward pass: three warpgroups, the last only to load. 512 registers are shared by a thread of each.
-__device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& memory,
-                                             const Place& place) {
-  const int warpgroup = warp_index() / 4;
-  if (warpgroup == 0) {
-    registers_grow<240>();
-    forward_compute<WARPGROUP, WARPGROUP>(p, memory, place);
-  } else if (warpgroup == 1) {
-    output_compute(p, memory, place);
-  } else {
-    registers_shrink<40>();
-    if (threadIdx.x == 2 * WARPGROUP) load_chunks(p, memory, place, p.v, {true, true}, false);
-  }
-}
-
-// The backward pass: the states and updates go to memory.
-__device__ __forceinline__ void record_scan(const Parameters& p, ScanMemory& memory,
-                                            const Place& place) {
-  const int warp = warp_index();
-  if (warp < 4) {
-    forward_compute<STATE_TAKERS, ROWS_TAKERS>(p, memory, place);
-    return;
-  }
-  if (warp == LOADING_WARP) {
-    if (threadIdx.x % 32 == 0) load_chunks(p, memory, place, p.v, {false, false}, false);
-    return;
-  }
-  if (place.chunk_count == 0) return;
-  if (warp == STATE_WARP) {
-    named_arrive(STATE_FREE, WARPGROUP + STATE_TAKERS);
-  } else {
-    named_arrive(ROWS_FREE, WARPGROUP + ROWS_TAKERS);
-  }
+// One warp stores the states, one the updates; `announce` where another kernel may be waiting.
+__device__ __forceinline__ void store_states(const Parameters& p, ScanMemory& memory,
+                                             const Place& place, bool state, bool announce) {
+  named_arrive(state ? STATE_FREE : ROWS_FREE, JOINED);
+  Publisher publisher{p.ready + place.chunk_head(p, 0), p.value_heads};
   for (int chunk = 0; chunk < place.chunk_count; chunk++) {
     const bool last = chunk + 1 == place.chunk_count;
     const int chunk_head = place.chunk_head(p, chunk);
-    if (warp == STATE_WARP) {
+    if (state) {
       carry_state(memory, p.state, place.channel, chunk_head, last);
     } else {
-      __nv_bfloat16* to = p.update_out + int64_t(chunk_head) * CHUNK * HEAD + place.channel;
-      carry_rows(memory, to, HEAD, CHUNK, last);
+      carry_update(p, memory, place.channel, chunk_head, last);
     }
+    if (announce) publisher.stored_one(last);
+  }
+}
+
+__device__ __forceinline__ void store_output(const Parameters& p, ScanMemory& memory,
+                                             const Place& place) {
+  named_arrive(OUT_FREE, JOINED);
+  for (int chunk = 0; chunk < place.chunk_count; chunk++) {
+    named_sync(OUT_READY, JOINED);
+    carry_rows(p, memory.ring[0].stage.values, p.out, p.out_rows, place, chunk, OUT_FREE,
+               chunk + 1 == place.chunk_count);
+  }
+}
+
+// `Output`: the forward pass. Otherwise the backward pass finds the states again.
+template <bool Output>
+__device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& memory,
+                                             const Place& place) {
+  const int warp = warp_index();
+  const bool keep = !Output || p.keep_states;
+  if (warp < 4) {
+    forward_compute<Output>(p, memory, place, keep);
+  } else if (warp == LOADING_WARP) {
+    if (first_lane()) load_chunks(p, memory, place, p.v, {Output, Output, false}, false);
+  } else if (warp <= ROWS_WARP && keep && place.chunk_count > 0) {
+    store_states(p, memory, place, warp == STATE_WARP, !Output);
+  } else if (warp == OUTPUT_WARP && Output && place.chunk_count > 0) {
+    store_output(p, memory, place);
   }
 }

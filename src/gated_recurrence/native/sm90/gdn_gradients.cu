@@ -1,13 +1,15 @@
-// The gradients that need a chunk's states and no other chunk: dQ, dK, dbeta and the gate's. An item is a
-// chunk, value head and half of the key channels; a block takes items a grid apart, and loads the next
-// one's tiles as it finishes with this one's. Two warpgroups, one for dQ and one for dK. The two halves
-// of a chunk are a cluster: each fetches half of what both read and sends it to both.
+// The gradients that need a chunk's states and no other chunk: dQ, dK, dbeta and the gate's. An
+// item is a chunk and value head; a cluster of two blocks, each with half of the key channels,
+// takes one after another, in the order in which the scans finish them, and loads the next one's tiles as
+// it finishes with this one's. Each block fetches half of what both read and sends it to both. Two
+// warpgroups, one for dQ and one for dK. The kernel starts while the scans still run: `ready` says
+// which chunks are there.
 //
 //   dP = s tril(dO U^T o decay)            N = -tril(dV U'^T o decay diag(beta), -1)
 //   dQ = s diag(e) dO S^T + dP K
 //   dK = dK+ + dK-    dK+ = -diag(e) dV S^T + N K    dK- = diag(r) U dS'^T + dP^T Q + N^T K
 //   dG = rowsum(Q o dQ + K o dK+ - K o dK-)
-// where U = diag(beta) U'. dbeta is the diagonal of dV U'^T over beta.
+// where U = diag(beta) U'. dbeta = (rowsum(dV o V) + rowsum(K o dK+)) / beta.
 #include "parameters.cuh"
 #include "tile.cuh"
 
@@ -27,24 +29,53 @@ struct alignas(1024) Memory {
   char d_inner[BLOCK_BYTES];    // N, then dK on its way out
   float log_decay[CHUNK];
   float beta[CHUNK];
-  uint64_t values_full, values_empty, states_full, keys_full;
+  uint32_t tickets[2];  // the next item's, by turns, and the item
+  int4 next_chunk[2];
+  int2 next_heads[2];
+  uint64_t values_full, values_empty, states_full, keys_full, ticket_full;
 };
 
 struct Item {
-  int4 chunk;  // batch, first token, tokens, 0
+  int4 chunk;  // of `chunks`
   int chunk_head, value_head;
 
-  __device__ Item(const Parameters& p, int index) {
-    chunk_head = index / 2;
-    value_head = chunk_head % p.value_heads;
-    chunk = p.chunks[chunk_head / p.value_heads];
+  __device__ Item(const Parameters& p, int ticket) {
+    const int index = p.order[ticket / p.value_heads];
+    value_head = ticket % p.value_heads;
+    chunk_head = index * p.value_heads + value_head;
+    chunk = p.chunks[index];
   }
+  // The next item, which one thread has looked up.
+  __device__ Item(const Memory& memory, int turn)
+      : chunk(memory.next_chunk[turn]),
+        chunk_head(memory.next_heads[turn].x),
+        value_head(memory.next_heads[turn].y) {}
+  // The reverse scan sums S o dS' of a sequence's first chunk, to which S comes in float32.
+  __device__ bool first() const { return chunk.w > 0; }
   __device__ int head(const Parameters& p) const { return value_head / (p.value_heads / p.heads); }
 };
 
 // The block's half of the key channels, and the first of them.
 __device__ __forceinline__ int half() { return blockIdx.x % 2; }
 __device__ __forceinline__ int key() { return 64 * half(); }
+
+// One thread of each block asks for the next item. A block hears of the one after only when both
+// have begun this one, so two places do.
+__device__ __forceinline__ void take_next(const Parameters& p, Memory& memory, int turn) {
+  const uint32_t full = shared_address(&memory.ticket_full);
+  barrier_expect(full, 4);
+  if (half() == 0) {
+    const uint32_t ticket = gridDim.x / 2 + atomicAdd(p.taken, 1);
+    for (int rank = 0; rank < 2; rank++) {
+      send_word(shared_address(&memory.tickets[turn]), ticket, full, rank);
+    }
+  }
+}
+
+__device__ __forceinline__ void await_scans(const Parameters& p, int chunk_head) {
+  while (read_acquire(p.ready + chunk_head) < 2 * p.state_blocks) __nanosleep(100);
+  fence_copies();
+}
 
 // Into both blocks' memory, so only after both have released it.
 __device__ void load_values(const Parameters& p, Memory& memory, const Item& at) {
@@ -128,8 +159,8 @@ __device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile) 
     load_matrices(words, fragment(tile, b));
 #pragma unroll
     for (int m = 0; m < 4; m++) {
-      const float part = low_half(words[m]) * x[4 * b + 2 * m] +
-                         high_half(words[m]) * x[4 * b + 2 * m + 1];
+      const float part =
+          low_half(words[m]) * x[4 * b + 2 * m] + high_half(words[m]) * x[4 * b + 2 * m + 1];
       (m % 2 ? sum.y : sum.x) += part;
     }
   }
@@ -138,6 +169,14 @@ __device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile) 
     sum.x += __shfl_xor_sync(0xffffffffu, sum.x, step);
     sum.y += __shfl_xor_sync(0xffffffffu, sum.y, step);
   }
+  return sum;
+}
+
+// Of the warp's rows, the sum of `row_sums`.
+__device__ __forceinline__ float warp_sum(float2 rows) {
+  float sum = rows.x + rows.y;
+#pragma unroll
+  for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
   return sum;
 }
 
@@ -201,7 +240,8 @@ __device__ __forceinline__ void write_gradient(const Parameters& p, const Item& 
   }
 }
 
-// What a warpgroup adds to the gate's gradient: at its rows, and, a share a warp, at the chunk's end.
+// What a warpgroup adds to the gate's gradient: at its rows, and, a share a warp, at the chunk's
+// end.
 __device__ __forceinline__ void write_gate(const Parameters& p, const Item& at, const Lane& lane,
                                            float2 rows, float end) {
   const int part = 2 * half() + (warp_index() / 4);
@@ -213,22 +253,26 @@ __device__ __forceinline__ void write_gate(const Parameters& p, const Item& at, 
   if (threadIdx.x % 32 == 0) p.d_end_parts[base * 4 + lane.warp] = end;
 }
 
-// Called once both warpgroups are through with the item's values and states: the next one's may come.
-__device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, int phase,
-                                          int index) {
-  const int next = index + gridDim.x;
-  if (threadIdx.x == 0 && next < 2 * p.chunk_heads) {
-    const uint32_t empty = shared_address(&memory.values_empty);
-    for (int rank = 0; rank < 2; rank++) barrier_arrive_at(empty, rank);
-    const Item at(p, next);
-    load_states(p, memory, at);
-    barrier_wait(empty, phase);
-    load_values(p, memory, at);
-  }
+// Called once both warpgroups are through with the item's values and states: the next one's may
+// come.
+__device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, int phase) {
+  if (threadIdx.x != 0) return;
+  barrier_wait(shared_address(&memory.ticket_full), phase);
+  const int next = memory.tickets[phase];
+  if (next >= p.chunk_heads) return;
+  const uint32_t empty = shared_address(&memory.values_empty);
+  for (int rank = 0; rank < 2; rank++) barrier_arrive_at(empty, rank);
+  const Item at(p, next);
+  memory.next_chunk[phase] = at.chunk;
+  memory.next_heads[phase] = make_int2(at.chunk_head, at.value_head);
+  await_scans(p, at.chunk_head);
+  load_states(p, memory, at);
+  barrier_wait(empty, phase);
+  load_values(p, memory, at);
 }
 
 __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memory, const Item& at,
-                                               int phase, int index) {
+                                               int phase) {
   const Lane lane;
   const uint32_t d_out = shared_address(memory.d_out);
   float pairs[32], d_q[32];
@@ -248,15 +292,15 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   settled(d_q);
   scale_rows(d_q, p.scale * __expf(memory.log_decay[lane.row]),
              p.scale * __expf(memory.log_decay[lane.row + 8]));
-  const float end = __expf(memory.log_decay[CHUNK - 1]) * state_product(memory);
   barrier_wait(shared_address(&memory.keys_full), phase);
+  const float end = at.first() ? 0.f : __expf(memory.log_decay[CHUNK - 1]) * state_product(memory);
   fence_async();
   __syncthreads();
   products_begin();
   multiply<4, Major::K, Major::Other>(d_q, shared_address(memory.d_weights),
                                       shared_address(memory.k), true);
   products_commit();
-  load_next(p, memory, phase, index);
+  load_next(p, memory, phase);
   products_wait<0>();
   settled(d_q);
   write_gate(p, at, lane, row_sums(d_q, shared_address(memory.q)), end);
@@ -265,7 +309,7 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
 }
 
 __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory, const Item& at,
-                                             int phase, int index) {
+                                             int phase) {
   const Lane lane;
   const uint32_t d_v = shared_address(memory.d_v), update = shared_address(memory.update);
   const uint32_t k = shared_address(memory.k), d_inner = shared_address(memory.d_inner);
@@ -279,16 +323,6 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   products_commit();
   products_wait<1>();
   settled(pairs);
-  if (half() == 0) {
-    const int64_t first = at.chunk.x * p.length + at.chunk.y;
-#pragma unroll
-    for (int i = 0; i < 32; i++) {
-      const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair + i % 2;
-      if (row == column && row < at.chunk.z) {
-        p.d_beta[(first + row) * p.value_heads + at.value_head] = pairs[i] / memory.beta[row];
-      }
-    }
-  }
   uint32_t packed[16];
   decayed(packed, pairs, memory, lane, -1.f, 1);
   store_tile(d_inner, packed);
@@ -305,11 +339,8 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   scale_rows(late, memory.beta[lane.row] * __expf(last - first),
              memory.beta[lane.row + 8] * __expf(last - second));
   barrier_wait(shared_address(&memory.keys_full), phase);
-  const float2 end_rows = row_sums(late, k);
-  float end = end_rows.x + end_rows.y;
-#pragma unroll
-  for (int step = 4; step < 32; step *= 2) end += __shfl_xor_sync(0xffffffffu, end, step);
-  end += decay * state_product(memory);
+  float end = warp_sum(row_sums(late, k));
+  end += at.first() ? 0.f : decay * state_product(memory);
   fence_async();
   __syncthreads();
   products_begin();
@@ -321,14 +352,15 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   products_wait<0>();
   settled(early);
   settled(late);
-  // The pieces that the gate takes with opposite signs.
-#pragma unroll
-  for (int i = 0; i < 32; i++) {
-    const float difference = early[i] - late[i];
-    early[i] += late[i];
-    late[i] = difference;
+  const float2 erased = row_sums(early, k), kept = row_sums(late, k);
+  if (threadIdx.x % 4 == 0) {
+    float* to = p.d_erase_parts + (int64_t(half()) * p.chunk_heads + at.chunk_head) * CHUNK;
+    to[lane.row] = erased.x;
+    to[lane.row + 8] = erased.y;
   }
-  write_gate(p, at, lane, row_sums(late, k), end);
+  write_gate(p, at, lane, make_float2(erased.x - kept.x, erased.y - kept.y), end);
+#pragma unroll
+  for (int i = 0; i < 32; i++) early[i] += late[i];
   __syncthreads();
   write_gradient(p, at, memory.d_inner, early, lane, p.d_k, p.d_k_wide, 2);
 }
@@ -341,24 +373,26 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     gdn_gradients(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(1024) char shared[];
   Memory& memory = *reinterpret_cast<Memory*>(shared);
-  const int warp = warp_index(), items = 2 * p.chunk_heads;
+  const int warp = warp_index();
   if (threadIdx.x == 0) {
     barrier_init(shared_address(&memory.values_full), 1);
     barrier_init(shared_address(&memory.values_empty), 2);
     barrier_init(shared_address(&memory.states_full), 1);
     barrier_init(shared_address(&memory.keys_full), 1);
+    barrier_init(shared_address(&memory.ticket_full), 1);
     barrier_init_done();
   }
   cluster_sync();
+  int ticket = blockIdx.x / 2, phase = 0;
+  Item at(p, ticket);
   if (threadIdx.x == 0) {
-    const Item first(p, blockIdx.x);
-    load_values(p, memory, first);
-    load_states(p, memory, first);
-    load_keys(p, memory, first);
+    load_keys(p, memory, at);
+    await_scans(p, at.chunk_head);
+    load_values(p, memory, at);
+    load_states(p, memory, at);
   }
-  int phase = 0;
-  for (int index = blockIdx.x; index < items; index += gridDim.x) {
-    const Item at(p, index);
+  while (ticket < p.chunk_heads) {
+    if (threadIdx.x == 0) take_next(p, memory, phase);
     barrier_wait(shared_address(&memory.values_full), phase);
     if (at.chunk.z < CHUNK) {
       barrier_wait(shared_address(&memory.keys_full), phase);
@@ -366,43 +400,74 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
       __syncthreads();
     }
     if (warp < 4) {
-      query_gradient(p, memory, at, phase, index);
+      query_gradient(p, memory, at, phase);
     } else {
-      key_gradient(p, memory, at, phase, index);
+      key_gradient(p, memory, at, phase);
     }
+    barrier_wait(shared_address(&memory.ticket_full), phase);
+    ticket = memory.tickets[phase];
     __syncthreads();
-    const int next = index + gridDim.x;
-    if (threadIdx.x == 0 && next < items) load_keys(p, memory, Item(p, next));
+    if (ticket < p.chunk_heads) {
+      at = Item(memory, phase);
+      if (threadIdx.x == 0) load_keys(p, memory, at);
+    }
     phase ^= 1;
   }
-  cluster_sync();  // the other block may still send here
+  cluster_sync();    // the other block may still send here
+  await_previous();  // the next kernel counts on all that the scans write
 }
 
-// dg: the reverse cumulative sum in the chunk. A warp a chunk and value head, two tokens a lane.
-extern "C" __global__ void __launch_bounds__(THREADS) gdn_gates(const __grid_constant__ Parameters p) {
+// The parts of the gates' gradients meet, in a fixed order: dbeta, and dg, the reverse cumulative
+// sum in the chunk. A warp a chunk and value head, two tokens a lane.
+__device__ float2 part_sum(const float* parts, int count, const Parameters& p, int chunk_head) {
+  float2 sum = make_float2(0.f, 0.f);
+  for (int part = 0; part < count; part++) {
+    const int64_t base = int64_t(part) * p.chunk_heads + chunk_head;
+    const float2 x = reinterpret_cast<const float2*>(parts)[base * 32 + threadIdx.x % 32];
+    sum.x += x.x;
+    sum.y += x.y;
+  }
+  return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gdn_gates(const __grid_constant__ Parameters p) {
   const int chunk_head = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (chunk_head >= p.chunk_heads) return;
   const int4 chunk = p.chunks[chunk_head / p.value_heads];
-  float first = 0.f, second = 0.f;
-  for (int part = 0; part < 4; part++) {
-    const int64_t base = int64_t(part) * p.chunk_heads + chunk_head;
-    const float2 x = reinterpret_cast<const float2*>(p.d_log_parts)[base * 32 + lane];
-    first += x.x;
-    second += x.y;
-    if (lane == 31) {
+  float2 d_log = part_sum(p.d_log_parts, 4, p, chunk_head);
+  if (lane == 31) {
+    for (int part = 0; part < 4; part++) {
+      const int64_t base = int64_t(part) * p.chunk_heads + chunk_head;
       const float4 end = reinterpret_cast<const float4*>(p.d_end_parts)[base];
-      second += (end.x + end.y) + (end.z + end.w);
+      d_log.y += (end.x + end.y) + (end.z + end.w);
+    }
+    if (chunk.w > 0) {
+      const int sequence_head = (chunk.w - 1) * p.value_heads + chunk_head % p.value_heads;
+      float sum = 0.f;
+      for (int part = 0; part < 8; part++) sum += p.d_start_parts[sequence_head * 8 + part];
+      d_log.y += p.vectors[(int64_t(chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
     }
   }
-  float sum = first + second;  // of this lane's tokens and all after them
+  float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them
   for (int step = 1; step < 32; step *= 2) {
     const float after = __shfl_down_sync(0xffffffffu, sum, step);
     if (lane + step < 32) sum += after;
   }
   const float after = __shfl_down_sync(0xffffffffu, sum, 1);
-  const float rest = second + (lane < 31 ? after : 0.f);
+  const float rest = d_log.y + (lane < 31 ? after : 0.f);
+
+  const float2 value = part_sum(p.d_value_parts, 2, p, chunk_head);
+  const float2 erase = part_sum(p.d_erase_parts, 2, p, chunk_head);
+  const float* beta = p.vectors + (int64_t(chunk_head) * 4 + 3) * CHUNK + 2 * lane;
   const int64_t token = chunk.x * p.length + chunk.y + 2 * lane;
-  float* to = p.d_g + token * p.value_heads + chunk_head % p.value_heads;
-  if (2 * lane < chunk.z) to[0] = first + rest;
-  if (2 * lane + 1 < chunk.z) to[p.value_heads] = rest;
+  const int64_t to = token * p.value_heads + chunk_head % p.value_heads;
+  if (2 * lane < chunk.z) {
+    p.d_g[to] = d_log.x + rest;
+    p.d_beta[to] = (value.x + erase.x) / beta[0];
+  }
+  if (2 * lane + 1 < chunk.z) {
+    p.d_g[to + p.value_heads] = rest;
+    p.d_beta[to + p.value_heads] = (value.y + erase.y) / beta[1];
+  }
 }

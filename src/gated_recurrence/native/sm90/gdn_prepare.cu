@@ -6,8 +6,9 @@
 namespace {
 
 constexpr int THREADS = 128;
-constexpr int PITCH = CHUNK + 4;  // floats; rows stay 16-byte aligned, columns spread over the banks
-constexpr int HALF = CHUNK / 2;
+constexpr int PITCH =
+    CHUNK + 4;  // floats; rows stay 16-byte aligned, columns spread over the banks
+constexpr int TILE = 16;
 // exp is exactly zero below -104, so a step this far down forgets everything; going further would
 // only cost the later sums their low bits (and -inf would make them undefined).
 constexpr float DEEPEST_GATE = -128.f;
@@ -58,12 +59,12 @@ __device__ void gates(const Parameters& p, Memory& memory, const int4& chunk, in
   }
 }
 
-// Inverts the two unit lower triangular 32 x 32 blocks on the diagonal, a warp each, a column a lane.
+// Inverts the unit lower triangular 16 x 16 blocks on the diagonal, a warp each, a column a lane.
 __device__ void invert_diagonal(float (&matrix)[CHUNK][PITCH], int warp, int lane) {
-  const int base = HALF * warp;
-  float x[HALF];
+  const int base = TILE * warp;
+  float x[TILE];
 #pragma unroll
-  for (int i = 0; i < HALF; i++) {
+  for (int i = 0; i < TILE; i++) {
     float sum[4] = {i == lane ? 1.f : 0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int j = 0; j < i; j += 4) {
@@ -77,7 +78,9 @@ __device__ void invert_diagonal(float (&matrix)[CHUNK][PITCH], int warp, int lan
   }
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < HALF; i++) matrix[base + i][base + lane] = x[i];
+  for (int i = 0; i < TILE; i++) {
+    if (lane < TILE) matrix[base + i][base + lane] = x[i];
+  }
 }
 
 __device__ __forceinline__ uint32_t to_tf32(float x) {
@@ -86,20 +89,21 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
   return out;
 }
 
-// 16 x 16 of the product of two 32 x 32 blocks, by one warp. tf32 keeps eight times bfloat16's
-// precision, to which the inverse is rounded in the end.
+// 16 x 8 * Blocks of the product of two blocks with `Inner` columns and rows, by one warp. tf32
+// keeps eight times bfloat16's precision, to which the inverse is rounded in the end.
+template <int Inner, int Blocks>
 __device__ void block_product(const float (&matrix)[CHUNK][PITCH], int row, int inner_column,
-                              int inner_row, int column, float (&sum)[2][4]) {
+                              int inner_row, int column, float (&sum)[Blocks][4]) {
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
 #pragma unroll
-  for (int k = 0; k < HALF; k += 8) {
+  for (int k = 0; k < Inner; k += 8) {
     uint32_t a[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       a[i] = to_tf32(matrix[row + group + 8 * (i % 2)][inner_column + k + member + 4 * (i / 2)]);
     }
 #pragma unroll
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < Blocks; n++) {
       uint32_t b[2];
 #pragma unroll
       for (int i = 0; i < 2; i++) {
@@ -114,11 +118,12 @@ __device__ void block_product(const float (&matrix)[CHUNK][PITCH], int row, int 
   }
 }
 
+template <int Blocks>
 __device__ void write_block(float (&matrix)[CHUNK][PITCH], int row, int column, float sign,
-                            const float (&sum)[2][4]) {
+                            const float (&sum)[Blocks][4]) {
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
 #pragma unroll
-  for (int n = 0; n < 2; n++) {
+  for (int n = 0; n < Blocks; n++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       matrix[row + group + 8 * (i / 2)][column + 8 * n + 2 * member + i % 2] = sign * sum[n][i];
@@ -126,15 +131,25 @@ __device__ void write_block(float (&matrix)[CHUNK][PITCH], int row, int column, 
   }
 }
 
-// The block below the diagonal of the inverse: -A22 M21 A11. M21 A11 waits in the upper right block.
-__device__ void merge(float (&matrix)[CHUNK][PITCH], int warp) {
-  const int row = 16 * (warp / 2), column = 16 * (warp % 2);
-  float inner[2][4] = {}, outer[2][4] = {};
-  block_product(matrix, HALF + row, 0, 0, column, inner);
-  write_block(matrix, row, HALF + column, 1.f, inner);
+// Joins the inverses of blocks of `Size` on the diagonal, two by two: the block between is -A22 M21
+// A11. M21 A11 waits in its mirror image above the diagonal, which is zero before and after. Four
+// warps share the CHUNK / (2 * Size) joins.
+template <int Size>
+__device__ void join(float (&matrix)[CHUNK][PITCH], int warp) {
+  constexpr int BLOCKS = Size * Size / 16 * (CHUNK / (2 * Size)) / 4 / 8;  // of 16 x 8, a warp
+  constexpr int ACROSS = Size / (8 * BLOCKS), WARPS = Size / 16 * ACROSS;
+  const int first = 2 * Size * (warp / WARPS), second = first + Size;
+  const int row = 16 * (warp % WARPS / ACROSS), column = 8 * BLOCKS * (warp % ACROSS);
+  float inner[BLOCKS][4] = {}, outer[BLOCKS][4] = {};
+  const float zero[BLOCKS][4] = {};
+  block_product<Size>(matrix, second + row, first, first, first + column, inner);
+  write_block(matrix, first + row, second + column, 1.f, inner);
   __syncthreads();
-  block_product(matrix, HALF + row, HALF, 0, HALF + column, outer);
-  write_block(matrix, HALF + row, column, -1.f, outer);
+  block_product<Size>(matrix, second + row, second, first, second + column, outer);
+  __syncthreads();
+  write_block(matrix, second + row, first + column, -1.f, outer);
+  write_block(matrix, first + row, second + column, 1.f, zero);
+  __syncthreads();
 }
 
 static_assert(sizeof(Memory) == SHARED_PREPARE);
@@ -203,13 +218,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
-    store_matrices(fragment(shared_address(memory.weights), b), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
-                   packed[2 * b + 3]);
+    store_matrices(fragment(shared_address(memory.weights), b), packed[2 * b], packed[2 * b + 1],
+                   packed[2 * b + 2], packed[2 * b + 3]);
   }
-  if (warp < 2) invert_diagonal(memory.matrix, warp, threadIdx.x % 32);
+  invert_diagonal(memory.matrix, warp, threadIdx.x % 32);
   __syncthreads();
-  merge(memory.matrix, warp);
-  __syncthreads();
+  join<TILE>(memory.matrix, warp);
+  join<2 * TILE>(memory.matrix, warp);
 
 #pragma unroll
   for (int i = threadIdx.x; i < CHUNK * 8; i += THREADS) {
@@ -218,12 +233,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     *reinterpret_cast<uint4*>(p.weights_out + at) =
         *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
     const float* x = &memory.matrix[row][8 * eighth];
-    const bool above = row < HALF && eighth >= 4;
-    uint4 words;
-    words.x = above ? 0 : pack(x[0], x[1]);
-    words.y = above ? 0 : pack(x[2], x[3]);
-    words.z = above ? 0 : pack(x[4], x[5]);
-    words.w = above ? 0 : pack(x[6], x[7]);
+    const uint4 words =
+        make_uint4(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7]));
     *reinterpret_cast<uint4*>(p.inverse_out + at) = words;
   }
 }

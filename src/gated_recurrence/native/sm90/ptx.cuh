@@ -55,8 +55,9 @@ __device__ __forceinline__ void cluster_sync() {
           : "memory");
 }
 
-// Arrives at the barrier that stands at the same place in block `rank` of the cluster. It says that this
-// thread has read, so it need order no writes: a release at cluster scope would drain them all.
+// Arrives at the barrier that stands at the same place in block `rank` of the cluster. It says that
+// this thread has read, so it need order no writes: a release at cluster scope would drain them
+// all.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n"
@@ -68,16 +69,45 @@ __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t ran
       : "memory");
 }
 
-// ---- registers: a warpgroup's share of the block's, in place of the equal one it starts with
-
-template <int Count>
-__device__ __forceinline__ void registers_grow() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+// Writes a word at the place in block `rank` of the cluster, whose barrier hears of 4 bytes.
+__device__ __forceinline__ void send_word(uint32_t to, uint32_t value, uint32_t barrier,
+                                          uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there, heard;\n"
+      "mapa.shared::cluster.u32 there, %0, %3;\n"
+      "mapa.shared::cluster.u32 heard, %2, %3;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %1, [heard];\n"
+      "}\n" ::"r"(to),
+      "r"(value), "r"(barrier), "r"(rank)
+      : "memory");
 }
 
-template <int Count>
-__device__ __forceinline__ void registers_shrink() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+// ---- between kernels and blocks of the grid
+
+// The next kernel of the stream may start its blocks, once every block here has said so.
+__device__ __forceinline__ void let_next_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits for the kernel before to have finished.
+__device__ __forceinline__ void await_previous() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Reads and writes of the copy engine are ordered with ordinary ones, in memory of any kind.
+__device__ __forceinline__ void fence_copies() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+__device__ __forceinline__ void add_relaxed(int* counter) {
+  asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+__device__ __forceinline__ int read_acquire(const int* counter) {
+  int found;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(counter) : "memory");
+  return found;
 }
 
 // ---- named barriers: a subset of the block's threads
@@ -101,7 +131,8 @@ __device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap& map, ui
       : "memory");
 }
 
-// To the same place in every block of the cluster that `blocks` has a bit for; each one's barrier hears.
+// To the same place in every block of the cluster that `blocks` has a bit for; each one's barrier
+// hears.
 __device__ __forceinline__ void load_box_for(uint16_t blocks, uint32_t to, const CUtensorMap& map,
                                              uint32_t barrier, int x, int y, int z, int w) {
   asm volatile(
@@ -138,6 +169,12 @@ __device__ __forceinline__ void stores_have_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+// All but the last `Pending` committed groups of stores are in memory.
+template <int Pending>
+__device__ __forceinline__ void stores_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
 // Ordinary writes to shared memory become visible to the tensor cores and the copy engine.
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -168,10 +205,10 @@ __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uin
 
 __device__ __forceinline__ void store_matrices_transposed(uint32_t address, uint32_t a, uint32_t b,
                                                           uint32_t c, uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   address),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
 }
 
 __device__ __forceinline__ uint32_t pack(float low, float high) {

@@ -1,10 +1,10 @@
 // The frame of the two scans over chunks: a ring of stages filled by the copy engine, one warpgroup
-// that computes, and warps that take its results on.
+// that computes, and a second whose warps load and take its results on.
 //
-// A cluster of two blocks owns one sequence and value head, each block 64 of the 128 value channels.
-// Rows of S^T over V are independent, so the state stays in the accumulators of one warpgroup, and
-// every product whose left operand comes out of the one before takes it from registers. What both
-// blocks read, each fetches half of and sends to both.
+// A cluster of two blocks owns one sequence and value head, each block 64 of the 128 value
+// channels. Rows of S^T over V are independent, so the state stays in the accumulators of one
+// warpgroup, and every product whose left operand comes out of the one before takes it from
+// registers. What both blocks read, each fetches half of and sends to both.
 #pragma once
 
 #include "parameters.cuh"
@@ -18,7 +18,8 @@ constexpr int VECTOR_BYTES = 4 * CHUNK * 4;
 struct Stage {
   char k[2 * BLOCK_BYTES];
   char q[2 * BLOCK_BYTES];
-  char rows[BLOCK_BYTES];  // V or dO, the block's 64 channels
+  char rows[BLOCK_BYTES];    // V or dO, the block's 64 channels
+  char values[BLOCK_BYTES];  // V beside dO
   char inverse[BLOCK_BYTES];
   char weights[BLOCK_BYTES];
   float vectors[4][CHUNK];
@@ -27,16 +28,20 @@ struct Stage {
 struct alignas(1024) ScanMemory {
   char state_out[2 * BLOCK_BYTES];
   char rows_out[BLOCK_BYTES];
-  char output[BLOCK_BYTES];  // of the forward pass
   struct alignas(1024) {
     Stage stage;
   } ring[STAGES];
   uint64_t full[STAGES], empty[STAGES];
+  float sums[4][CHUNK];  // of the reverse scan
 };
 
-// Named barriers; 0 is the whole block's. A tile's FREE and READY join the computing warpgroup and the
-// `Takers` threads that read the tile.
-enum : int { STATE_FREE = 1, STATE_READY, ROWS_FREE, ROWS_READY, COMPUTING, OUTPUT };
+// Named barriers; 0 is the whole block's. A tile's FREE and READY join the computing warpgroup and
+// the warp that takes the tile on.
+enum : int { STATE_FREE = 1, STATE_READY, ROWS_FREE, ROWS_READY, OUT_FREE, OUT_READY, COMPUTING };
+constexpr int JOINED = WARPGROUP + 32;
+
+// What the second warpgroup's warps do: one tile each, and the loads.
+constexpr int STATE_WARP = 4, ROWS_WARP = 5, OUTPUT_WARP = 6, LOADING_WARP = 7;
 
 // The block's share of the work.
 struct Place {
@@ -58,15 +63,15 @@ struct Place {
 };
 
 struct Operands {
-  bool q, weights;
+  bool q, weights, values;
 };
 
-// `readers` warps of each block release a stage.
-__device__ __forceinline__ void prepare_ring(ScanMemory& memory, int readers) {
+// Four warps of each block release a stage.
+__device__ __forceinline__ void prepare_ring(ScanMemory& memory) {
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; s++) {
       barrier_init(shared_address(&memory.full[s]), 1);
-      barrier_init(shared_address(&memory.empty[s]), 2 * readers);
+      barrier_init(shared_address(&memory.empty[s]), 2 * 4);
     }
     barrier_init_done();
   }
@@ -77,7 +82,8 @@ __device__ __forceinline__ void prepare_ring(ScanMemory& memory, int readers) {
 __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& memory,
                                             const Place& place, const CUtensorMap& rows,
                                             Operands wanted, bool reverse) {
-  const uint32_t bytes = BLOCK_BYTES * (4 + 2 * wanted.q + wanted.weights) + VECTOR_BYTES;
+  const uint32_t bytes =
+      BLOCK_BYTES * (4 + 2 * wanted.q + wanted.weights + wanted.values) + VECTOR_BYTES;
   for (int step = 0; step < place.chunk_count; step++) {
     const int chunk = reverse ? place.chunk_count - 1 - step : step;
     const int s = step % STAGES, round = step / STAGES;
@@ -94,6 +100,10 @@ __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& mem
     load_box(shared_address(stage.rows), rows, full, place.channel, place.value_head, token, batch);
     load_bytes(shared_address(stage.vectors), p.vectors + int64_t(chunk_head) * 4 * CHUNK,
                VECTOR_BYTES, full);
+    if (wanted.values) {
+      load_box(shared_address(stage.values), p.v, full, place.channel, place.value_head, token,
+               batch);
+    }
     if (rank == 0) {
       load_box_for(both, shared_address(stage.inverse), p.inverse, full, 0, 0, chunk_head, 0);
     }
@@ -129,21 +139,8 @@ __device__ __forceinline__ void release_chunk(ScanMemory& memory, int step) {
   if (lane < 2) barrier_arrive_at(shared_address(&memory.empty[step % STAGES]), lane);
 }
 
-// `Threads` threads copy a tile of 64 tokens to rows `pitch` apart; `thread` is one of them.
-template <int Threads>
-__device__ __forceinline__ void copy_rows(const char* tile, __nv_bfloat16* to, int64_t pitch,
-                                          int tokens, int thread) {
-#pragma unroll
-  for (int i = 0; i < 64 * 8 / Threads; i++) {
-    const int row = Threads / 8 * i + thread / 8, eighth = thread % 8;
-    if (row < tokens) {
-      *reinterpret_cast<uint4*>(to + row * pitch + 8 * eighth) =
-          *reinterpret_cast<const uint4*>(tile + place(row, eighth));
-    }
-  }
-}
-
-// Writes a transposed accumulator [channels, tokens], packed in pairs, as a tile [tokens, channels].
+// Writes a transposed accumulator [channels, tokens], packed in pairs, as a tile [tokens,
+// channels].
 __device__ __forceinline__ void store_rows(char* tile, const uint32_t (&packed)[16]) {
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
@@ -152,36 +149,32 @@ __device__ __forceinline__ void store_rows(char* tile, const uint32_t (&packed)[
   }
 }
 
-template <int Takers>
-__device__ __forceinline__ void hand_rows(ScanMemory& memory, const uint32_t (&packed)[16]) {
-  named_sync(ROWS_FREE, WARPGROUP + Takers);
-  store_rows(memory.rows_out, packed);
-  fence_async();
-  named_arrive(ROWS_READY, WARPGROUP + Takers);
-}
-
-template <int Takers>
-__device__ __forceinline__ void hand_state(ScanMemory& memory, const uint32_t (&packed)[32]) {
-  named_sync(STATE_FREE, WARPGROUP + Takers);
+// Handing tiles over: wait until each was taken (`named_sync` on its FREE), write them, and one
+// `hand_over` for all of them, since a fence holds the warpgroup up.
+__device__ __forceinline__ void store_state(ScanMemory& memory, const uint32_t (&packed)[32]) {
 #pragma unroll
   for (int b = 0; b < 16; b += 2) {
     const uint32_t block = shared_address(memory.state_out) + b / 8 * BLOCK_BYTES;
     store_matrices(fragment(block, b % 8), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
                    packed[2 * b + 3]);
   }
-  fence_async();
-  named_arrive(STATE_READY, WARPGROUP + Takers);
 }
 
-// The backward pass: what its second warpgroup's warps do.
-constexpr int STATE_WARP = 4, ROWS_WARP = 5, LOADING_WARP = 7;
-constexpr int STATE_TAKERS = 32, ROWS_TAKERS = 64;
+__device__ __forceinline__ void hand_over(bool state, bool rows, bool out) {
+  fence_async();
+  if (state) named_arrive(STATE_READY, JOINED);
+  if (rows) named_arrive(ROWS_READY, JOINED);
+  if (out) named_arrive(OUT_READY, JOINED);
+}
 
-// One warp stores the state's tile [64 channels, K] of a chunk.
+// The other side, one warp. Each store is a group of the warp's first lane.
+__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
+
+// The state's tile [64 channels, K] of a chunk.
 __device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMap& map, int channel,
                                             int chunk_head, bool last) {
-  named_sync(STATE_READY, WARPGROUP + STATE_TAKERS);
-  if (threadIdx.x % 32 == 0) {
+  named_sync(STATE_READY, JOINED);
+  if (first_lane()) {
     for (int b = 0; b < 2; b++) {
       store_box(map, shared_address(memory.state_out) + b * BLOCK_BYTES, 64 * b, channel,
                 chunk_head, 0);
@@ -190,16 +183,72 @@ __device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMa
     stores_have_read();
   }
   __syncwarp();
-  if (!last) named_arrive(STATE_FREE, WARPGROUP + STATE_TAKERS);
+  if (!last) named_arrive(STATE_FREE, JOINED);
 }
 
-// Two warps copy its tile of 64 tokens.
-__device__ __forceinline__ void carry_rows(ScanMemory& memory, __nv_bfloat16* to, int64_t pitch,
-                                           int tokens, bool last) {
-  named_sync(ROWS_READY, WARPGROUP + ROWS_TAKERS);
-  copy_rows<ROWS_TAKERS>(memory.rows_out, to, pitch, tokens, threadIdx.x - 32 * ROWS_WARP);
-  if (!last) named_arrive(ROWS_FREE, WARPGROUP + ROWS_TAKERS);
+// A tile of 64 tokens, padded in memory too.
+__device__ __forceinline__ void carry_update(const Parameters& p, ScanMemory& memory, int channel,
+                                             int chunk_head, bool last) {
+  named_sync(ROWS_READY, JOINED);
+  if (first_lane()) {
+    store_box(p.update, shared_address(memory.rows_out), channel, 0, chunk_head, 0);
+    stores_commit();
+    stores_have_read();
+  }
+  __syncwarp();
+  if (!last) named_arrive(ROWS_FREE, JOINED);
 }
+
+// A tile of a chunk's tokens in [B, T, HV, V], whose map is `map` and whose first element is `to`.
+// A box would overrun a chunk cut short.
+__device__ __forceinline__ void carry_rows(const Parameters& p, const char* tile,
+                                           const CUtensorMap& map, __nv_bfloat16* to,
+                                           const Place& place, int chunk, int free, bool last) {
+  const int tokens = place.tokens(chunk), token = place.token(chunk), batch = place.sequence.x;
+  if (tokens == CHUNK) {
+    if (first_lane()) {
+      store_box(map, shared_address(tile), place.channel, place.value_head, token, batch);
+      stores_commit();
+      stores_have_read();
+    }
+  } else {
+    const int64_t pitch = int64_t(p.value_heads) * HEAD;
+    to += (batch * p.length + token) * pitch + place.value_head * HEAD + place.channel;
+    for (int i = threadIdx.x % 32; i < tokens * 8; i += 32) {
+      const int row = i / 8, eighth = i % 8;
+      *reinterpret_cast<uint4*>(to + row * pitch + 8 * eighth) =
+          *reinterpret_cast<const uint4*>(tile + ::place(row, eighth));
+    }
+    __threadfence();
+  }
+  __syncwarp();
+  if (!last) named_arrive(free, JOINED);
+}
+
+// Says chunk by chunk, to the kernel that may be waiting, what a warp has stored. A release waits
+// for memory, so it is done for four chunks at a time.
+struct Publisher {
+  int* ready;  // of the warp's first chunk
+  int stride;  // to that of the next
+  int stored = 0, said = 0;
+
+  // After the one group of a chunk. `last`: no chunk follows.
+  __device__ __forceinline__ void stored_one(bool last) {
+    stored++;
+    if (!last && stored % 4 != 0) return;
+    if (first_lane()) {
+      if (last) {
+        stores_wait<0>();
+      } else {
+        stores_wait<1>();
+      }
+      fence_copies();
+      __threadfence();
+      for (; said < stored - !last; said++) add_relaxed(ready + int64_t(said) * stride);
+    }
+    __syncwarp();
+  }
+};
 
 // A state [K, V] of float32 in memory and its transpose in an accumulator.
 template <typename Use>

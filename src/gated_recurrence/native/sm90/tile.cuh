@@ -1,11 +1,12 @@
 // Tiles in shared memory, and the fragments of a warpgroup.
 //
-// A tile is one or more blocks of 64 bfloat16 columns, each block `rows` rows of 128 bytes, the sixteen
-// bytes at column 8c of row r standing at place c ^ (r % 8): the copy engine's 128-byte swizzle.
+// A tile is one or more blocks of 64 bfloat16 columns, each block `rows` rows of 128 bytes, the
+// sixteen bytes at column 8c of row r standing at place c ^ (r % 8): the copy engine's 128-byte
+// swizzle.
 //
-// An accumulator of 64 rows and N columns: thread t of the warpgroup (warp w, lane l) holds at index
-// 4b + 2h + p the element of row 16w + l/4 + 8h and column 8b + 2(l%4) + p. Packed in pairs, the four
-// words of two neighbouring blocks b are the fragment of operand A for those 16 columns.
+// An accumulator of 64 rows and N columns: thread t of the warpgroup (warp w, lane l) holds at
+// index 4b + 2h + p the element of row 16w + l/4 + 8h and column 8b + 2(l%4) + p. Packed in pairs,
+// the four words of two neighbouring blocks b are the fragment of operand A for those 16 columns.
 #pragma once
 
 #include "ptx.cuh"
@@ -50,8 +51,9 @@ __device__ __forceinline__ uint32_t fragment_transposed(uint32_t block, int b) {
   return block + place(row, 2 * (threadIdx.x / 32 % 4) + matrix % 2);
 }
 
-// The shared-memory operand of a product: the low word of its descriptor, to which a step along K adds a
-// constant. The uniform pipe that makes descriptors is slow: one addition a product, and it keeps up.
+// The shared-memory operand of a product: the low word of its descriptor, to which a step along K
+// adds a constant. The uniform pipe that makes descriptors is slow: one addition a product, and it
+// keeps up.
 struct Operand {
   uint32_t low;
   // `leading` is the distance between blocks of 64 columns where the columns are N or M.

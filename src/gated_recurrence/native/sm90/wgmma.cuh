@@ -1,8 +1,8 @@
 // Products of a warpgroup on the tensor cores, bfloat16 in and float32 out.
 //
 // `from_registers` takes A's fragment (4 words a 16-column step), `from_shared` A's descriptor. The
-// operand is N (B) or M (A) by K: `Major::K` has K contiguous in shared memory, `Major::Other` has N or
-// M contiguous. A call is one step of 16 along K; `keep` false starts the sum at zero.
+// operand is N (B) or M (A) by K: `Major::K` has K contiguous in shared memory, `Major::Other` has
+// N or M contiguous. A call is one step of 16 along K; `keep` false starts the sum at zero.
 #pragma once
 
 #include "ptx.cuh"
