@@ -121,10 +121,6 @@ def _scaled(x: Tensor, extra: float = 0.0, least: float = 1e-12) -> Tensor:
 
 #: Why a case lies on the wrong side, where that is known.
 REASONS: Mapping[tuple[str, str], str] = {
-    ("cancellation", "Welford"): "each step rounds the running mean, which is a thousand times the "
-    "spread; the reference's two passes subtract one mean from all, whose error cancels to first order. "
-    "The envelope is that of the two passes, as the gate's contract says; whoever holds that a float32 "
-    "Welford is honest there has a false conviction here",
     ("dtype-regime", "float16 accumulator"): "adding 256 positive terms in float16 errs as much as "
     "storing the answer in float16 does, so that no bound on the answer tells the two apart",
     ("dtype-regime", "bfloat16 between"): "its step is eight times a float16's, and an honest "
