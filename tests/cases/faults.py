@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from typing import Any
+
+from adjudge.contract import Verdict
+from adjudge.frontends import kernelbench
+from adjudge.judge.verify import Options, verify
+from adjudge.worker.client import Zygote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +74,23 @@ def _module(name: str, body: str, fault: Fault, init: str, top: str = "") -> str
         textwrap.indent(textwrap.dedent(body).strip(), " " * 8),
     ]
     return "\n".join(parts) + "\n"
+
+
+def judged(fault: Fault, half: str, zygote: Zygote, **how: Any) -> Verdict:
+    """The verdict on "broken" or "correct".
+
+    Args:
+        how: options of the verdict.
+    """
+    program, candidate = kernelbench.from_source(
+        fault.reference_source(), fault.candidate_source(half), f"{fault.identifier}-{half}"
+    )
+    return verify(program, candidate, Options(zygote=zygote, examine=False, **how))
+
+
+def shown(verdict: Verdict) -> list[Any]:
+    """What to read of a verdict that convicts an honest half."""
+    return [(f.gate, f.violation and f.violation.probe, f.reason) for f in verdict.violations]
 
 
 MATRIX = "torch.randn(rows, columns)"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -77,11 +74,7 @@ with interpreter.session(interpreter.Options()):
 """
 
 
-def test_constants_of_bfloat16_inversion_of_unsigned_and_sums_that_wrap(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_constants_of_bfloat16_inversion_of_unsigned_and_sums_that_wrap(
+    interpreted: Callable[[str], None],
+) -> None:
+    interpreted(PROGRAM)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -47,11 +44,7 @@ assert min([3, 2], key=lambda n: -n) == 3 and max(1, 2) == 2 and max("ab") == "b
 """
 
 
-def test_each_word_is_meant_element_by_element(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_each_word_is_meant_element_by_element(
+    interpreted: Callable[[str], None],
+) -> None:
+    interpreted(PROGRAM)
