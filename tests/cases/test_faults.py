@@ -5,32 +5,19 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from adjudge.contract import Standing, Verdict
+from adjudge.contract import Standing
 from adjudge.frontends import kernelbench
 from adjudge.frontends.examine import examine
-from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faults import FAULTS, Fault
+from faults import FAULTS, Fault, judged, shown
 
 #: Seconds of probes for a twin where all of them would take too long; the cheap and decisive come first.
 BUDGET = 4.0
-
-
-def judged(fault: Fault, half: str, zygote: Zygote, **how: Any) -> Verdict:
-    program, candidate = kernelbench.from_source(
-        fault.reference_source(), fault.candidate_source(half), f"{fault.identifier}-{half}"
-    )
-    return verify(program, candidate, Options(zygote=zygote, examine=False, **how))
-
-
-def shown(verdict: Verdict) -> list[Any]:
-    return [(f.gate, f.violation and f.violation.probe, f.reason) for f in verdict.violations]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.identifier)
@@ -51,6 +38,18 @@ def test_its_twin_is_not(fault: Fault, zygote: Zygote) -> None:
 def test_its_twin_is_sound(fault: Fault, zygote: Zygote) -> None:
     correct = judged(fault, "correct", zygote)
     assert correct.standing is Standing.SOUND, shown(correct)
+
+
+FALLBACK = next(fault for fault in FAULTS if fault.identifier == "S47")
+
+
+def test_a_launch_that_raises_is_no_work_of_a_kernel(zygote: Zygote) -> None:
+    """A block of 100 lanes is refused in the kernel, not before its launch."""
+    whole = "triton.next_power_of_two(x.shape[1])"
+    assert whole in FALLBACK.broken
+    fault = replace(FALLBACK, broken=FALLBACK.broken.replace(whole, "100"))
+    verdict = judged(fault, "broken", zygote, gates=fault.gates)
+    assert [finding.gate for finding in verdict.violations] == ["bypasses-kernel"]
 
 
 DEGENERATE = next(fault for fault in FAULTS if fault.identifier == "S02")

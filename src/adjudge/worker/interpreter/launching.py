@@ -54,7 +54,6 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
     grid = (*grid, *(1,) * (3 - len(grid)))
     kernel = self.fn.__name__
     launch = launch_of(kernel, grid, bound, self.constexprs, options, current.tuned)
-    current.log.launches.append(launch)
     current.kernel = kernel
     builder = stock.interpreter_builder
     builder.set_grid_dim(*grid)
@@ -76,6 +75,8 @@ def _launch(self: Any, *args: Any, **kwargs: Any) -> None:
         raise
     except Exception as error:
         raise InterpreterError(repr(error)) from error
+    # One that has raised has done no work: what a candidate falls back on then is not its kernel's.
+    current.log.launches.append(launch)
 
 
 def _report_to(recorder: simultaneous.Recorder | None) -> None:
