@@ -433,6 +433,19 @@ def bit_violation(
 ) -> Violation:
     """Evidence that two runs which owe each other equality differ."""
     one, other = evidence.observations[baseline], evidence.observations[probe]
+    return difference(one, other, probe, signature=signature, message=message)
+
+
+def difference(
+    one: Observation,
+    other: Observation,
+    probe: Probe,
+    *,
+    signature: str,
+    message: str,
+    bound: str = "bit equality",
+) -> Violation:
+    """Evidence that `other`, the observation of `probe`, is not what it owes: the answer `one`."""
     where, index, expected, got = first_difference(one, other)
     return Violation(
         probe=probe,
@@ -442,7 +455,7 @@ def bit_violation(
         index=index,
         expected=expected,
         got=got,
-        bound="bit equality",
+        bound=bound,
         digests=other.digests,
     )
 

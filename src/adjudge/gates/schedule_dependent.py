@@ -11,7 +11,7 @@ from adjudge.gates.reading import (
     State,
     bit_violation,
     decide_values,
-    first_difference,
+    difference,
     same_bits,
     state,
     violated,
@@ -153,17 +153,12 @@ def _by_batch(evidence: Evidence, probe: Probe) -> Violation:
         kept = rows_of(all_rows.data, alone.data.shape, probe.batch, rows)
         assert kept is not None
         outputs.append(replace(all_rows, data=kept))
-    where, index, expected, got = first_difference(replace(whole, outputs=tuple(outputs)), part)
-    return Violation(
-        probe=probe,
+    return difference(
+        replace(whole, outputs=tuple(outputs)),
+        part,
+        probe,
         signature="batch",
         message=f"{WORDS[probe.batch]} has other bits than in the batch of {rows}",
-        where=where,
-        index=index,
-        expected=expected,
-        got=got,
-        bound="bit equality",
-        digests=part.digests,
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from adjudge.contract import Finding, Outcome, Scope, Violation
-from adjudge.gates.reading import first_difference
+from adjudge.gates.reading import difference
 from adjudge.judge.docket import Docket
 from adjudge.observation import Observation
 from adjudge.probe import Probe
@@ -69,18 +69,14 @@ def _leak(docket: Docket, finding: Finding) -> Violation | None:
 
 
 def _evidence(probe: Probe, seen: Observation, fresh: Observation) -> Violation:
-    where, index, expected, got = first_difference(fresh, seen)
     # One line replays one run, and this takes those before it: there is none.
-    return Violation(
-        probe=probe,
+    return difference(
+        fresh,
+        seen,
+        probe,
         signature="state",
         message="answers otherwise once other calls, on other instances, were made in its process",
-        where=where,
-        index=index,
-        expected=expected,
-        got=got,
         bound="bit equality with a fresh process",
-        digests=seen.digests,
     )
 
 
