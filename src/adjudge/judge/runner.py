@@ -16,6 +16,7 @@ class Runner(Closing):
 
     def __init__(self, zygote: Zygote, candidate: Candidate, *, timeout: float) -> None:
         self.zygote = zygote
+        self._brood = zygote.brood()
         self.candidate = candidate
         #: Seconds one run may take.
         self.timeout = timeout
@@ -28,6 +29,7 @@ class Runner(Closing):
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
+        self._brood.close()
 
     def loaded(self, process: int = 0) -> tuple[Worker, LoadReply]:
         """A live worker of that number with the candidate loaded, and what loading said."""
@@ -35,7 +37,7 @@ class Runner(Closing):
         if worker is None or not worker.alive:
             if worker is not None:
                 worker.close()
-            worker = self.zygote.spawn()
+            worker = self._brood.worker()
             self._workers[process] = worker
             self._replies[process] = worker.load(self.candidate)
         return worker, self._replies[process]

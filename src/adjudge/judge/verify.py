@@ -479,7 +479,7 @@ class _Trial:
             candidate=self.candidate.digest,
             gates=gates_digest(),
             runner=self.options.runner,
-            device=_device(self.options.runner),
+            device=self.runner.zygote.model or platform.processor() or platform.machine(),
             versions=_versions(),
             isolation=self.runner.zygote.layers,
             weights=weights,
@@ -562,15 +562,6 @@ def _confirmed(docket: Docket, g: Gate) -> Finding:
             return finding
         if docket.confirm(violation.probe).broken:
             return decide(g, docket)
-
-
-def _device(runner: str) -> str:
-    """The name of what candidates ran on."""
-    if runner == "cuda":
-        from adjudge.worker.cuda import device_name
-
-        return device_name()
-    return platform.processor() or platform.machine()
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

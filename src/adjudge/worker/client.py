@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -26,7 +28,7 @@ from adjudge.worker import protocol, replies
 from adjudge.worker.images import Arena, TensorImage
 from adjudge.worker.launch import Launch
 
-__all__ = ["Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
+__all__ = ["Brood", "Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
 
 #: Importing torch and triton takes 3 s on a warm disk; a cold one is given this long.
 START_SECONDS = 120.0
@@ -91,14 +93,21 @@ class Zygote(Closing):
     It never holds a task or an answer, and never runs a tensor operation.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, ahead: bool = False) -> None:
         """Waits until the launched process can fork.
+
+        Args:
+            ahead: whether the workers of the next candidate are begun as soon as those of one are taken;
+                for whoever judges many.
 
         Raises:
             HarnessError: it did not come up.
             UsageError: the machine lacks what the runner needs.
         """
         self._launch = launch
+        self._ahead = ahead
+        self._next: Brood | None = None
+        self._lock = threading.Lock()
         self._channel = launch.channel
         self._channel.settimeout(START_SECONDS)
         try:
@@ -111,6 +120,8 @@ class Zygote(Closing):
         ready = message[0]
         self.layers: tuple[str, ...] = tuple(str(x) for x in ready.get("layers", ()))
         self.device = str(ready.get("device", "cpu"))
+        #: Name of the GPU that candidates run on, "" where they run on the CPU.
+        self.model = str(ready.get("model", ""))
         if ready.get("missing"):
             launch.close()
             raise UsageError(
@@ -125,6 +136,7 @@ class Zygote(Closing):
         face: str = "cuda",
         allow_compiler: bool = False,
         runner: str = "interpret",
+        ahead: bool = False,
     ) -> Zygote:
         """Launches the process and waits until it can fork.
 
@@ -134,10 +146,14 @@ class Zygote(Closing):
         launch = Launch(
             isolation=isolation, face=face, allow_compiler=allow_compiler, runner=runner
         )
-        return cls(launch)
+        return cls(launch, ahead=ahead)
 
-    def spawn(self) -> Worker:
+    def spawn(self, cache: str = "") -> Worker:
         """A fresh worker.
+
+        Args:
+            cache: folder in which workers of one candidate share what they compile; "" gives the worker
+                one of its own.
 
         Raises:
             HarnessError: the zygote is gone.
@@ -145,8 +161,8 @@ class Zygote(Closing):
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         try:
-            protocol.send(self._channel, {"do": "spawn"}, (theirs.fileno(), write_end))
-            message = protocol.receive(self._channel)
+            request = {"do": "spawn", "cache": cache}
+            message = self._asked(request, (theirs.fileno(), write_end))
         except OSError as error:
             raise HarnessError(f"the worker's parent process is gone: {error}") from error
         finally:
@@ -156,17 +172,69 @@ class Zygote(Closing):
             raise HarnessError("the worker's parent process died")
         return Worker(self, ours, int(message[0]["pid"]), read_end)
 
+    def brood(self) -> Brood:
+        """Workers for one candidate.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        taken = self._next or Brood(self)
+        self._next = Brood(self) if self._ahead else None
+        return taken
+
     def reap(self, pid: int) -> str:
         """How the process ended, in words: "signal SIGSEGV", "exit code 0"."""
         with contextlib.suppress(OSError, protocol.Broken):
-            protocol.send(self._channel, {"do": "reap", "pid": pid})
-            message = protocol.receive(self._channel)
+            message = self._asked({"do": "reap", "pid": pid})
             if message is not None:
                 return str(message[0].get("ending", "unknown"))
         return "unknown"
 
+    def _asked(
+        self, request: dict[str, Any], fds: tuple[int, ...] = ()
+    ) -> tuple[dict[str, Any], list[int]] | None:
+        """The answer to one request; several threads may ask."""
+        with self._lock:
+            protocol.send(self._channel, request, fds)
+            return protocol.receive(self._channel)
+
     def close(self) -> None:
+        if self._next is not None:
+            self._next.close()
         self._launch.close()
+
+
+class Brood(Closing):
+    """The workers of one candidate.
+
+    Where opening a context takes a third of a second, two are begun before they are asked for; and what
+    one of them has compiled, the others load. No other candidate's workers ever see that folder.
+    """
+
+    #: Processes that nearly every verdict needs: the ordinary one, and a fresh one beside it.
+    AHEAD = 2
+
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
+        ahead = self.AHEAD if zygote.model else 0
+        self._cache = tempfile.mkdtemp(prefix="adjudge-cache-") if zygote.model else ""
+        self._waiting = [zygote.spawn(self._cache) for _ in range(ahead)]
+
+    def worker(self) -> Worker:
+        """One that holds no candidate yet.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        return self._waiting.pop(0) if self._waiting else self._zygote.spawn(self._cache)
+
+    def close(self) -> None:
+        """Ends those that were not asked for; the others must have ended."""
+        for worker in self._waiting:
+            worker.close()
+        self._waiting.clear()
+        if self._cache:
+            shutil.rmtree(self._cache, ignore_errors=True)
 
 
 class Worker:

@@ -153,9 +153,9 @@ class Audit:
         "ctypes.dlopen": "opened a shared library",
     }
 
-    def __init__(self, path: str, folder: str) -> None:
+    def __init__(self, path: str, folders: tuple[str, ...]) -> None:
         self._path = path
-        self._folder = folder
+        self._folders = folders
         self.seen: list[str] = []
         self.armed = False
         sys.addaudithook(self._hook)
@@ -178,7 +178,7 @@ class Audit:
 
     def _writes(self, arguments: tuple[Any, ...]) -> bool:
         path, mode = arguments[0], arguments[1]
-        if not isinstance(path, str) or path.startswith((self._folder, "/dev/null")):
+        if not isinstance(path, str) or path.startswith((*self._folders, "/dev/null")):
             return False
         return isinstance(mode, str) and any(c in mode for c in "wax+")
 

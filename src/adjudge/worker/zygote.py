@@ -10,6 +10,8 @@ everything the candidate started with it.
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import os
 import signal
 import socket
@@ -28,25 +30,39 @@ def main(arguments: list[str]) -> None:
     _import_everything(runner)
     layers = sandbox.available(settings)
     device = "cuda:0" if "cuda" in (face, runner) else "cpu"
-    protocol.send(channel, {"layers": list(layers), "device": device, "missing": _missing(runner)})
+    model = _gpu() if runner == "cuda" else ""
+    missing = "no GPU that torch can use" if runner == "cuda" and not model else ""
+    _keep()
+    protocol.send(
+        channel,
+        {"layers": list(layers), "device": device, "model": model, "missing": missing},
+    )
     _serve(channel, settings)
 
 
-def _missing(runner: str) -> str:
-    """What the machine lacks for the runner."""
-    if runner != "cuda":
-        return ""
-    from adjudge.worker.cuda import has_device
+def _gpu() -> str:
+    """The name of the GPU, "" if there is none; Triton is made ready for it."""
+    from adjudge.worker.cuda import find_device
 
-    return "" if has_device() else "no GPU that torch can use"
+    found = find_device()
+    if found is None:
+        return ""
+    if importlib.util.find_spec("triton") is not None:
+        from adjudge.worker.warm import warm
+
+        warm(found.capability)
+    return found.name
+
+
+def _keep() -> None:
+    """Objects that live for ever are kept out of the children's collections and page copies."""
+    gc.collect()
+    gc.freeze()
 
 
 def _import_everything(runner: str) -> None:
     """What a candidate would otherwise wait for: 3 s of torch, 1.2 s of Dynamo at the first op under
     a dispatch mode, triton with its interpreter made faithful."""
-    import gc
-    import importlib.util
-
     import numpy  # noqa: F401
     import torch
     import torch._dynamo
@@ -65,10 +81,6 @@ def _import_everything(runner: str) -> None:
             import triton  # noqa: F401
     import adjudge.worker.child  # noqa: F401
 
-    # Objects that live for ever are kept out of the children's collections and page copies.
-    gc.collect()
-    gc.freeze()
-
 
 def _serve(channel: socket.socket, settings: sandbox.Settings) -> None:
     children: dict[int, int] = {}
@@ -81,7 +93,7 @@ def _serve(channel: socket.socket, settings: sandbox.Settings) -> None:
             pid = os.fork()
             if pid == 0:
                 channel.close()
-                _supervise(fds[0], fds[1], settings)
+                _supervise(fds[0], fds[1], header["cache"], settings)
             children[pid] = pid
             protocol.send(channel, {"pid": pid})
         else:
@@ -99,7 +111,7 @@ def _ending(pid: int, children: dict[int, int]) -> str:
     return f"exit code {os.WEXITSTATUS(status)}"
 
 
-def _supervise(channel: int, output: int, settings: sandbox.Settings) -> NoReturn:
+def _supervise(channel: int, output: int, cache: str, settings: sandbox.Settings) -> NoReturn:
     """Runs the worker in a namespace of its own and ends as it ended."""
     try:
         sandbox.die_with_parent()
@@ -107,7 +119,7 @@ def _supervise(channel: int, output: int, settings: sandbox.Settings) -> NoRetur
             sandbox.enter_namespaces()
         pid = os.fork()
         if pid == 0:
-            _work(channel, output, settings)
+            _work(channel, output, cache, settings)
         os.close(channel)
         os.close(output)
         _, status = os.waitpid(pid, 0)
@@ -120,12 +132,12 @@ def _supervise(channel: int, output: int, settings: sandbox.Settings) -> NoRetur
         os._exit(70)
 
 
-def _work(channel: int, output: int, settings: sandbox.Settings) -> NoReturn:
+def _work(channel: int, output: int, cache: str, settings: sandbox.Settings) -> NoReturn:
     from adjudge.worker import child
 
     try:
         sandbox.die_with_parent()
-        child.serve(channel, output, settings)
+        child.serve(channel, output, cache, settings)
     except BaseException:
         import traceback
 
