@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from adjudge import arrays
@@ -57,6 +57,19 @@ PATIENT_SECONDS = 30.0
 PATIENCE = 2
 
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What one docket has found, as another one takes it over. Field meanings as in `Docket`."""
+
+    observations: Mapping[Probe, Observation]
+    skipped: Mapping[Probe, str]
+    comparisons: Mapping[tuple[Probe, tuple[str, ...], str], Comparison]
+    answerable: Set[Probe]
+    hung: tuple[tuple[bool, int], ...]
+    input_digests: Mapping[Probe, str]
+    timings: Mapping[str, float]
 
 
 class Docket:
@@ -153,7 +166,7 @@ class Docket:
             return None
         try:
             case = self.builder.build(probe)
-            point = _value_point(probe)
+            point = value_point(probe)
             if point not in self._answerable:
                 _ = self.oracle(probe, case).native
                 self._answerable.add(point)
@@ -181,6 +194,34 @@ class Docket:
         self.input_digests[case.probe] = case.digest
         if observation.status is Status.HUNG:
             self._hung.append((case.probe.cotangent != "none", _size(case.probe)))
+
+    def shared(self, *, beyond: Set[Probe]) -> Shared:
+        """What was found so far, for a docket in another process that has the runs named."""
+        return Shared(
+            observations={p: o for p, o in self._observations.items() if p not in beyond},
+            skipped=self._skipped,
+            comparisons=self._comparisons,
+            answerable=self._answerable,
+            hung=tuple(self._hung),
+            input_digests=self.input_digests,
+            timings=self.timings,
+        )
+
+    def adopt(self, found: Shared) -> None:
+        """Takes over what another docket of the same scene has found."""
+        self._observations.update(found.observations)
+        self._skipped.update(found.skipped)
+        self._comparisons.update(found.comparisons)
+        self._answerable.update(found.answerable)
+        self._hung += [run for run in found.hung if run not in self._hung]
+        self.input_digests.update(found.input_digests)
+        for name, seconds in found.timings.items():
+            self.timings[name] = max(seconds, self.timings.get(name, 0.0))
+
+    def within(self, runner: Runner, processes: int) -> None:
+        """In a fork: runs are made by this runner, and fresh processes numbered from `processes` on."""
+        self.runner = runner
+        self._processes = processes
 
     def close_reductions(self) -> None:
         """Runs the reductions of failing probes that no gate asked for, so that faults find owners."""
@@ -252,7 +293,7 @@ class Docket:
 
     def _key(self, probe: Probe) -> tuple[Probe, tuple[str, ...], str]:
         """Probes with the same values and the same output bytes are compared once."""
-        return _value_point(probe), self._observations[probe].digests, self.regime
+        return value_point(probe), self._observations[probe].digests, self.regime
 
     def _compared(
         self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
@@ -283,7 +324,7 @@ class Docket:
             self.timings["oracle"] = self.timings.get("oracle", 0.0) + time.perf_counter() - start
 
     def oracle(self, probe: Probe, case: Case | None = None) -> Oracle:
-        point = _value_point(probe)
+        point = value_point(probe)
         if point in self._oracles:
             self._oracles.move_to_end(point)
             return self._oracles[point]
@@ -498,7 +539,8 @@ def _size(probe: Probe) -> int:
     return prod(max(1, size) for _, size in probe.sizes)
 
 
-def _value_point(probe: Probe) -> Probe:
+def value_point(probe: Probe) -> Probe:
+    """The probe whose inputs hold the same values: what has one oracle."""
     plain = probe.without(_VALUE_FREE)
     if plain.cotangent in SAME_VALUES:
         plain = replace(plain, cotangent="random")

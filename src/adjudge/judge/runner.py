@@ -8,15 +8,32 @@ from adjudge.closing import Closing
 from adjudge.judge.cases import Case
 from adjudge.observation import Observation
 from adjudge.task import Candidate
-from adjudge.worker.client import LoadReply, Worker, Zygote
+from adjudge.worker.client import Brood, Lane, LoadReply, Worker, Zygote
 
 
 class Runner(Closing):
     """Worker processes for one candidate, numbered as probes number them."""
 
-    def __init__(self, zygote: Zygote, candidate: Candidate, *, timeout: float) -> None:
+    def __init__(
+        self,
+        zygote: Zygote,
+        candidate: Candidate,
+        *,
+        timeout: float,
+        lanes: int = 1,
+        brood: Brood | None = None,
+    ) -> None:
+        """Begins the workers.
+
+        Args:
+            lanes: how many of them will run at once.
+            brood: workers that were begun elsewhere.
+
+        Raises:
+            HarnessError: the machine cannot start a worker.
+        """
         self.zygote = zygote
-        self._brood = zygote.brood()
+        self._brood = brood or zygote.brood(lanes)
         self.candidate = candidate
         #: Seconds one run may take.
         self.timeout = timeout
@@ -24,6 +41,15 @@ class Runner(Closing):
         self.seconds = 0.0
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
+
+    def lane(self) -> Lane:
+        """A worker for a fork of this process."""
+        return self._brood.lane()
+
+    def within(self, lane: Lane) -> Runner:
+        """In the fork: the runner of that lane."""
+        brood = Brood.within(lane)
+        return Runner(lane.zygote, self.candidate, timeout=self.timeout, brood=brood)
 
     def close(self) -> None:
         for worker in self._workers.values():

@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import fast, leaks, shrink
+from adjudge.judge import fast, lanes, leaks, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -83,6 +83,9 @@ class Options:
     progress: Progress | None = None
     #: Where candidates run: "interpret", or "cuda" for the first GPU.
     runner: str = "interpret"
+    #: Processes that run the probes of one candidate at once. More than one only where this process may
+    #: fork: it has run nothing in parallel, and sees no GPU.
+    lanes: int = 1
     #: A running zygote to use; otherwise one is started and closed.
     zygote: Zygote | None = None
     timeout: float = RUN_SECONDS
@@ -183,7 +186,7 @@ def running(candidate: Candidate, options: Options) -> Iterator[Runner]:
         _one_thread(),
         _quiet(),
         _zygote(options) as zygote,
-        Runner(zygote, candidate, timeout=options.timeout) as runner,
+        Runner(zygote, candidate, timeout=options.timeout, lanes=options.lanes) as runner,
     ):
         yield runner
 
@@ -273,7 +276,10 @@ class _Trial:
                 return self._assemble(docket, self._alone(found), doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
-            docket.run(planned, self.options.progress, "probing")
+            if self.options.lanes > 1:
+                lanes.run(docket, planned, self.options.lanes)
+            else:
+                docket.run(planned, self.options.progress, "probing")
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)

@@ -104,6 +104,7 @@ class _Session:
         self._threads = integrity.Threads()
         self.runner = runners.runner_for(settings)
         self.runner.close_door((folder, cache))
+        self._threads.begin()
         self._before: list[integrity.Watched] = []
 
     def answer(self, header: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:

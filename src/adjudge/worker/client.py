@@ -93,18 +93,18 @@ class Zygote(Closing):
     It never holds a task or an answer, and never runs a tensor operation.
     """
 
-    def __init__(self, launch: Launch, *, ahead: bool = False) -> None:
+    def __init__(self, launch: Launch, *, ahead: int = 0) -> None:
         """Waits until the launched process can fork.
 
         Args:
-            ahead: whether the workers of the next candidate are begun as soon as those of one are taken;
-                for whoever judges many.
+            ahead: with how many lanes the workers of the next candidate are begun as soon as those of
+                one are taken, for whoever judges many; 0 begins them when they are asked for.
 
         Raises:
             HarnessError: it did not come up.
             UsageError: the machine lacks what the runner needs.
         """
-        self._launch = launch
+        self._launch: Launch | None = launch
         self._ahead = ahead
         self._next: Brood | None = None
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class Zygote(Closing):
         face: str = "cuda",
         allow_compiler: bool = False,
         runner: str = "interpret",
-        ahead: bool = False,
+        ahead: int = 0,
     ) -> Zygote:
         """Launches the process and waits until it can fork.
 
@@ -147,6 +147,28 @@ class Zygote(Closing):
             isolation=isolation, face=face, allow_compiler=allow_compiler, runner=runner
         )
         return cls(launch, ahead=ahead)
+
+    def twin(self, ahead: int = 0) -> Zygote:
+        """The same process, asked over a channel of its own: for a fork of this one.
+
+        Args:
+            ahead: as for the constructor.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                with self._lock:
+                    protocol.send(self._channel, {"do": "listen"}, (theirs.fileno(),))
+            except OSError as error:
+                raise HarnessError(f"the worker's parent process is gone: {error}") from error
+        twin = object.__new__(type(self))
+        twin.layers, twin.device, twin.model = self.layers, self.device, self.model
+        twin._launch, twin._ahead, twin._next = None, ahead, None
+        twin._lock, twin._channel = threading.Lock(), ours
+        return twin
 
     def spawn(self, cache: str = "") -> Worker:
         """A fresh worker.
@@ -172,14 +194,17 @@ class Zygote(Closing):
             raise HarnessError("the worker's parent process died")
         return Worker(self, ours, int(message[0]["pid"]), read_end)
 
-    def brood(self) -> Brood:
+    def brood(self, lanes: int = 1) -> Brood:
         """Workers for one candidate.
+
+        Args:
+            lanes: how many of them will run at once.
 
         Raises:
             HarnessError: the zygote is gone.
         """
-        taken = self._next or Brood(self)
-        self._next = Brood(self) if self._ahead else None
+        taken = self._next or Brood(self, lanes)
+        self._next = Brood(self, self._ahead) if self._ahead else None
         return taken
 
     def reap(self, pid: int) -> str:
@@ -189,6 +214,18 @@ class Zygote(Closing):
             if message is not None:
                 return str(message[0].get("ending", "unknown"))
         return "unknown"
+
+    def forget(self, pid: int) -> None:
+        """Ends a worker without asking how it ends, or waiting for it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError), self._lock:
+            protocol.send(self._channel, {"do": "forget", "pid": pid})
+
+    def settle(self) -> None:
+        """Waits until the forgotten have ended, and what they held on the device is free."""
+        with contextlib.suppress(OSError, protocol.Broken):
+            self._asked({"do": "settle"})
 
     def _asked(
         self, request: dict[str, Any], fds: tuple[int, ...] = ()
@@ -201,7 +238,10 @@ class Zygote(Closing):
     def close(self) -> None:
         if self._next is not None:
             self._next.close()
-        self._launch.close()
+        if self._launch is not None:
+            self._launch.close()
+        else:
+            self._channel.close()
 
 
 class Brood(Closing):
@@ -214,10 +254,19 @@ class Brood(Closing):
     #: Processes that nearly every verdict needs: the ordinary one, and a fresh one beside it.
     AHEAD = 2
 
-    def __init__(self, zygote: Zygote) -> None:
+    def __init__(self, zygote: Zygote, lanes: int = 1) -> None:
+        """Begins the workers.
+
+        Args:
+            lanes: how many of them run at once.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
         self._zygote = zygote
-        ahead = self.AHEAD if zygote.model else 0
+        ahead = self.AHEAD + lanes - 1 if zygote.model else 0
         self._cache = tempfile.mkdtemp(prefix="adjudge-cache-") if zygote.model else ""
+        self._own = True
         self._waiting = [zygote.spawn(self._cache) for _ in range(ahead)]
 
     def worker(self) -> Worker:
@@ -228,13 +277,45 @@ class Brood(Closing):
         """
         return self._waiting.pop(0) if self._waiting else self._zygote.spawn(self._cache)
 
+    def lane(self) -> Lane:
+        """One of the workers for a fork of this process.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        worker = self._waiting.pop() if len(self._waiting) > 1 else self._zygote.spawn(self._cache)
+        return Lane(self._zygote.twin(), worker, self._cache)
+
+    @classmethod
+    def within(cls, lane: Lane) -> Brood:
+        """In the fork: the workers of that lane, from its one on."""
+        brood = object.__new__(cls)
+        lane.worker.taken_over(lane.zygote)
+        brood._zygote, brood._cache, brood._own = lane.zygote, lane.cache, False
+        brood._waiting = [lane.worker]
+        return brood
+
     def close(self) -> None:
         """Ends those that were not asked for; the others must have ended."""
         for worker in self._waiting:
             worker.close()
         self._waiting.clear()
-        if self._cache:
+        if self._cache and self._own:
             shutil.rmtree(self._cache, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a fork of the judge needs to run a part of the probes."""
+
+    zygote: Zygote
+    worker: Worker
+    cache: str
+
+    def let_go(self) -> None:
+        """In the process that forked: the other one holds them now."""
+        self.worker.let_go()
+        self.zygote.close()
 
 
 class Worker:
@@ -246,8 +327,9 @@ class Worker:
         self.pid = pid
         self.alive = True
         self._kept = bytearray()
-        self._reader = threading.Thread(target=self._drain, args=(output,), daemon=True)
-        self._reader.start()
+        self._output_fd = output
+        # Begun where the worker is first spoken to, which may be a fork of the process that made it.
+        self._reader = threading.Thread(target=self._drain, daemon=True)
 
     def load(self, candidate: Candidate) -> LoadReply:
         """Imports the candidate's source in the worker.
@@ -277,6 +359,7 @@ class Worker:
 
     def _await_door(self) -> None:
         """Waits for the worker's first message, which it sends before it holds anything hostile."""
+        self._reader.start()
         self._channel.settimeout(START_SECONDS)
         try:
             message = protocol.receive(self._channel)
@@ -418,7 +501,8 @@ class Worker:
         self.close()
         return Observation(status=status, ending=ending, stdout=self._output())
 
-    def _drain(self, fd: int) -> None:
+    def _drain(self) -> None:
+        fd = self._output_fd
         with contextlib.suppress(OSError):
             while part := os.read(fd, 65_536):
                 room = KEPT_OUTPUT - len(self._kept)
@@ -427,7 +511,7 @@ class Worker:
         os.close(fd)
 
     def _output(self) -> str:
-        if not self.alive:
+        if not self.alive and self._reader.is_alive():
             self._reader.join(timeout=0.2)
         else:
             time.sleep(0)
@@ -435,11 +519,20 @@ class Worker:
 
     def close(self) -> None:
         if self.alive:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGKILL)
-            self._zygote.reap(self.pid)
+            self._zygote.forget(self.pid)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Lets another process that holds the same descriptors have the worker."""
+        if self._reader.ident is None and self._output_fd >= 0:
+            os.close(self._output_fd)
+            self._output_fd = -1
         self.alive = False
         self._channel.close()
+
+    def taken_over(self, zygote: Zygote) -> None:
+        """In a fork: the worker is this process's own, and its parent is asked by `zygote`."""
+        self._zygote = zygote
 
 
 def _close(fds: list[int]) -> None:

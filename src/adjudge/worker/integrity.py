@@ -104,6 +104,10 @@ class Threads:
             self._tasks = os.open("/proc/self/task", os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             self._tasks = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from here on: behind the door, what the device's driver has started is there."""
         self._before = _thread._count()
         self._tasks_before = self._count_tasks()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import select
 import signal
 import socket
 import sys
@@ -83,32 +84,73 @@ def _import_everything(runner: str) -> None:
 
 
 def _serve(channel: socket.socket, settings: sandbox.Settings) -> None:
-    children: dict[int, int] = {}
+    """Answers requests until the judge hangs up; others that it has let in may hang up before."""
+    channels = [channel]
+    children = _Children()
     while True:
-        message = protocol.receive(channel)
-        if message is None:
-            return
-        header, fds = message
-        if header["do"] == "spawn":
-            pid = os.fork()
-            if pid == 0:
-                channel.close()
-                _supervise(fds[0], fds[1], header["cache"], settings)
-            children[pid] = pid
-            protocol.send(channel, {"pid": pid})
-        else:
-            protocol.send(channel, {"ending": _ending(int(header["pid"]), children)})
-        for number in fds:
-            os.close(number)
+        for asking in select.select(channels, [], [])[0]:
+            message = protocol.receive(asking)
+            if message is None and asking is channel:
+                return
+            if message is None:
+                channels.remove(asking)
+                asking.close()
+                continue
+            header, fds = message
+            what = header["do"]
+            if what == "listen":
+                channels.append(socket.socket(fileno=fds.pop()))
+            elif what == "spawn":
+                pid = os.fork()
+                if pid == 0:
+                    for each in channels:
+                        each.close()
+                    _supervise(fds[0], fds[1], header["cache"], settings)
+                children.add(pid)
+                protocol.send(asking, {"pid": pid})
+            elif what == "forget":
+                children.forget(int(header["pid"]))
+            elif what == "settle":
+                children.settle()
+                protocol.send(asking, {})
+            else:
+                protocol.send(asking, {"ending": children.ending(int(header["pid"]))})
+            for number in fds:
+                os.close(number)
 
 
-def _ending(pid: int, children: dict[int, int]) -> str:
-    if children.pop(pid, None) is None:
-        return "unknown"
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        return f"signal {signal.Signals(os.WTERMSIG(status)).name}"
-    return f"exit code {os.WEXITSTATUS(status)}"
+class _Children:
+    """The supervisors of workers, until each is waited for."""
+
+    def __init__(self) -> None:
+        self._living: set[int] = set()
+        #: Killed, and nobody asks how they end: a context takes a while to go.
+        self._dying: set[int] = set()
+
+    def add(self, pid: int) -> None:
+        self._living.add(pid)
+        self._dying -= {p for p in self._dying if os.waitpid(p, os.WNOHANG)[0]}
+
+    def forget(self, pid: int) -> None:
+        if pid in self._living:
+            self._living.remove(pid)
+            self._dying.add(pid)
+
+    def settle(self) -> None:
+        """Waits for those that are dying: what they held is free then."""
+        for pid in self._dying:
+            os.waitpid(pid, 0)
+        self._dying.clear()
+
+    def ending(self, pid: int) -> str:
+        """How the process ended, in words; waits for it."""
+        if pid not in self._living:
+            return "unknown"
+        self._living.remove(pid)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            return f"signal {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"exit code {os.WEXITSTATUS(status)}"
 
 
 def _supervise(channel: int, output: int, cache: str, settings: sandbox.Settings) -> NoReturn:
