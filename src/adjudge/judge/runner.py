@@ -74,7 +74,21 @@ class Runner(Closing):
         if reply.observation is not None:
             return reply.observation
         start = time.perf_counter()
-        observation = worker.run(case.request, timeout=timeout or self.timeout)
+        with self.zygote.room.shared():
+            observation = worker.run(case.request, timeout=timeout or self.timeout)
+        if _starved(observation) and worker.alive:
+            # What others hold of the device is no fault of this candidate's.
+            self.zygote.settle()
+            with self.zygote.room.alone():
+                observation = worker.run(case.request, timeout=timeout or self.timeout)
         self.seconds += time.perf_counter() - start
         self.runs += 1
         return observation
+
+
+def _starved(observation: Observation) -> bool:
+    """Whether the device's memory did not suffice."""
+    raised = observation.raised
+    return raised is not None and (
+        raised.type == "OutOfMemoryError" or "CUDA out of memory" in raised.message
+    )

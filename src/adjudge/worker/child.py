@@ -36,14 +36,15 @@ class _Unreadable(Exception):
     """The return value is not made of tensors and numbers."""
 
 
-def serve(channel_fd: int, output: int, cache: str, settings: sandbox.Settings) -> None:
+def serve(channel_fd: int, output: int, cache: str, home: str, settings: sandbox.Settings) -> None:
     """Answers requests until the judge hangs up.
 
     Args:
         cache: folder of what this candidate has compiled; "" takes the worker's own.
+        home: folder in which the worker's own is made; "" is the system's for temporary files.
     """
     channel = _private(channel_fd, output)
-    with tempfile.TemporaryDirectory(prefix="adjudge-") as folder:
+    with tempfile.TemporaryDirectory(prefix="adjudge-", dir=home or None) as folder:
         try:
             session = _Session(Path(folder), Path(cache or folder), settings)
         except Exception as error:

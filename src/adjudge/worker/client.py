@@ -27,13 +27,15 @@ from adjudge.task import Candidate
 from adjudge.worker import protocol, replies
 from adjudge.worker.images import Arena, TensorImage
 from adjudge.worker.launch import Launch
+from adjudge.worker.room import Room
 
 __all__ = ["Brood", "Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
 
 #: Importing torch and triton takes 3 s on a warm disk; a cold one is given this long.
 START_SECONDS = 120.0
-#: Loading a candidate: importing its file and what it imports.
-LOAD_SECONDS = 60.0
+#: Loading a candidate: importing its file and what it imports; and where it brings CUDA C++, which is
+#: compiled as it is imported, with torch's headers: some 50 s on an idle machine.
+LOAD_SECONDS, BUILD_SECONDS = 60.0, 600.0
 #: Bytes kept of a candidate's standard output and error.
 KEPT_OUTPUT = 32_768
 
@@ -122,6 +124,9 @@ class Zygote(Closing):
         self.device = str(ready.get("device", "cpu"))
         #: Name of the GPU that candidates run on, "" where they run on the CPU.
         self.model = str(ready.get("model", ""))
+        #: Bytes of its memory, 0 likewise.
+        self.memory = int(ready.get("memory", 0))
+        self.room = Room()
         if ready.get("missing"):
             launch.close()
             raise UsageError(
@@ -148,11 +153,12 @@ class Zygote(Closing):
         )
         return cls(launch, ahead=ahead)
 
-    def twin(self, ahead: int = 0) -> Zygote:
+    def twin(self, ahead: int = 0, room: str = "") -> Zygote:
         """The same process, asked over a channel of its own: for a fork of this one.
 
         Args:
             ahead: as for the constructor.
+            room: lock file of those who use the device together; "" is this zygote's own.
 
         Raises:
             HarnessError: the zygote is gone.
@@ -166,14 +172,16 @@ class Zygote(Closing):
                 raise HarnessError(f"the worker's parent process is gone: {error}") from error
         twin = object.__new__(type(self))
         twin.layers, twin.device, twin.model = self.layers, self.device, self.model
+        twin.memory, twin.room = self.memory, Room(room) if room else self.room
         twin._launch, twin._ahead, twin._next = None, ahead, None
         twin._lock, twin._channel = threading.Lock(), ours
         return twin
 
-    def spawn(self, cache: str = "") -> Worker:
+    def spawn(self, cache: str = "", home: str = "") -> Worker:
         """A fresh worker.
 
         Args:
+            home: folder in which the worker's own is made; "" is the system's for temporary files.
             cache: folder in which workers of one candidate share what they compile; "" gives the worker
                 one of its own.
 
@@ -183,7 +191,7 @@ class Zygote(Closing):
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         try:
-            request = {"do": "spawn", "cache": cache}
+            request = {"do": "spawn", "cache": cache, "home": home}
             message = self._asked(request, (theirs.fileno(), write_end))
         except OSError as error:
             raise HarnessError(f"the worker's parent process is gone: {error}") from error
@@ -265,9 +273,14 @@ class Brood(Closing):
         """
         self._zygote = zygote
         ahead = self.AHEAD + lanes - 1 if zygote.model else 0
-        self._cache = tempfile.mkdtemp(prefix="adjudge-cache-") if zygote.model else ""
+        #: Holds a folder for each worker: they are killed, and leave theirs behind.
+        self._home = tempfile.mkdtemp(prefix="adjudge-brood-")
+        self._cache = tempfile.mkdtemp(prefix="cache-", dir=self._home) if zygote.model else ""
         self._own = True
-        self._waiting = [zygote.spawn(self._cache) for _ in range(ahead)]
+        self._waiting = [self._begun() for _ in range(ahead)]
+
+    def _begun(self) -> Worker:
+        return self._zygote.spawn(self._cache, self._home)
 
     def worker(self) -> Worker:
         """One that holds no candidate yet.
@@ -275,7 +288,7 @@ class Brood(Closing):
         Raises:
             HarnessError: the zygote is gone.
         """
-        return self._waiting.pop(0) if self._waiting else self._zygote.spawn(self._cache)
+        return self._waiting.pop(0) if self._waiting else self._begun()
 
     def lane(self) -> Lane:
         """One of the workers for a fork of this process.
@@ -283,8 +296,8 @@ class Brood(Closing):
         Raises:
             HarnessError: the zygote is gone.
         """
-        worker = self._waiting.pop() if len(self._waiting) > 1 else self._zygote.spawn(self._cache)
-        return Lane(self._zygote.twin(), worker, self._cache)
+        worker = self._waiting.pop() if len(self._waiting) > 1 else self._begun()
+        return Lane(self._zygote.twin(), worker, self._cache, self._home)
 
     @classmethod
     def within(cls, lane: Lane) -> Brood:
@@ -292,6 +305,7 @@ class Brood(Closing):
         brood = object.__new__(cls)
         lane.worker.taken_over(lane.zygote)
         brood._zygote, brood._cache, brood._own = lane.zygote, lane.cache, False
+        brood._home = lane.home
         brood._waiting = [lane.worker]
         return brood
 
@@ -300,8 +314,8 @@ class Brood(Closing):
         for worker in self._waiting:
             worker.close()
         self._waiting.clear()
-        if self._cache and self._own:
-            shutil.rmtree(self._cache, ignore_errors=True)
+        if self._own:
+            shutil.rmtree(self._home, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +325,7 @@ class Lane:
     zygote: Zygote
     worker: Worker
     cache: str
+    home: str
 
     def let_go(self) -> None:
         """In the process that forked: the other one holds them now."""
@@ -346,7 +361,8 @@ class Worker:
             "kind": candidate.kind,
             "name": candidate.name,
         }
-        outcome = self._ask(header, LOAD_SECONDS)
+        builds = candidate.language == "cuda"
+        outcome = self._ask(header, BUILD_SECONDS if builds else LOAD_SECONDS)
         if isinstance(outcome, Observation):
             return LoadReply(observation=outcome)
         reply, fds = outcome

@@ -43,6 +43,9 @@ class Cuda:
         # Torch counts devices through a library that does not start behind the door, and remembers what
         # it counted once there is a context.
         torch.cuda.device_count()
+        # What `load_inline` compiles for if it is told nothing, but for a second copy for later chips.
+        major, minor = torch.cuda.get_device_capability(self._device)
+        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
         _record_launches()
         if self._settings.isolation == "full":
             sandbox.enter_namespaces(processes=False)
@@ -159,6 +162,8 @@ class Device:
     name: str
     #: Major and minor version of its instructions in one number, 90 for Hopper.
     capability: int
+    #: Bytes.
+    memory: int
 
 
 def find_device() -> Device | None:
@@ -170,12 +175,14 @@ def find_device() -> Device | None:
     try:
         sandbox.in_child(lambda: os.write(here, _words()) > 0)
         os.close(here)
-        capability, _, name = os.read(there, 200).decode().partition(" ")
+        words = os.read(there, 200).decode().split(" ", 2)
     finally:
         os.close(there)
-    return Device(name, int(capability)) if name else None
+    if len(words) < 3:
+        return None
+    return Device(name=words[2], capability=int(words[0]), memory=int(words[1]))
 
 
 def _words() -> bytes:
-    major, minor = torch.cuda.get_device_capability(0)
-    return f"{major}{minor} {torch.cuda.get_device_name(0)}".encode()
+    found = torch.cuda.get_device_properties(0)
+    return f"{found.major}{found.minor} {found.total_memory} {found.name}".encode()

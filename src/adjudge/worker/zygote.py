@@ -17,7 +17,7 @@ import select
 import signal
 import socket
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from adjudge.worker import protocol, sandbox
 
@@ -31,28 +31,25 @@ def main(arguments: list[str]) -> None:
     _import_everything(runner)
     layers = sandbox.available(settings)
     device = "cuda:0" if "cuda" in (face, runner) else "cpu"
-    model = _gpu() if runner == "cuda" else ""
-    missing = "no GPU that torch can use" if runner == "cuda" and not model else ""
+    gpu = _gpu() if runner == "cuda" else {}
+    missing = "no GPU that torch can use" if runner == "cuda" and not gpu else ""
     _keep()
-    protocol.send(
-        channel,
-        {"layers": list(layers), "device": device, "model": model, "missing": missing},
-    )
+    protocol.send(channel, {"layers": list(layers), "device": device, "missing": missing, **gpu})
     _serve(channel, settings)
 
 
-def _gpu() -> str:
-    """The name of the GPU, "" if there is none; Triton is made ready for it."""
+def _gpu() -> dict[str, Any]:
+    """What is said of the GPU, nothing if there is none; Triton is made ready for it."""
     from adjudge.worker.cuda import find_device
 
     found = find_device()
     if found is None:
-        return ""
+        return {}
     if importlib.util.find_spec("triton") is not None:
         from adjudge.worker.warm import warm
 
         warm(found.capability)
-    return found.name
+    return {"model": found.name, "memory": found.memory}
 
 
 def _keep() -> None:
@@ -80,6 +77,9 @@ def _import_everything(runner: str) -> None:
             interpreter.install()
         else:
             import triton  # noqa: F401
+    if runner == "cuda":
+        # Half a second, for candidates in CUDA C++.
+        import torch.utils.cpp_extension
     import adjudge.worker.child  # noqa: F401
 
 
@@ -105,7 +105,7 @@ def _serve(channel: socket.socket, settings: sandbox.Settings) -> None:
                 if pid == 0:
                     for each in channels:
                         each.close()
-                    _supervise(fds[0], fds[1], header["cache"], settings)
+                    _supervise(fds[0], fds[1], header["cache"], header["home"], settings)
                 children.add(pid)
                 protocol.send(asking, {"pid": pid})
             elif what == "forget":
@@ -153,7 +153,9 @@ class _Children:
         return f"exit code {os.WEXITSTATUS(status)}"
 
 
-def _supervise(channel: int, output: int, cache: str, settings: sandbox.Settings) -> NoReturn:
+def _supervise(
+    channel: int, output: int, cache: str, home: str, settings: sandbox.Settings
+) -> NoReturn:
     """Runs the worker in a namespace of its own and ends as it ended."""
     try:
         sandbox.die_with_parent()
@@ -161,7 +163,7 @@ def _supervise(channel: int, output: int, cache: str, settings: sandbox.Settings
             sandbox.enter_namespaces()
         pid = os.fork()
         if pid == 0:
-            _work(channel, output, cache, settings)
+            _work(channel, output, cache, home, settings)
         os.close(channel)
         os.close(output)
         _, status = os.waitpid(pid, 0)
@@ -174,12 +176,12 @@ def _supervise(channel: int, output: int, cache: str, settings: sandbox.Settings
         os._exit(70)
 
 
-def _work(channel: int, output: int, cache: str, settings: sandbox.Settings) -> NoReturn:
+def _work(channel: int, output: int, cache: str, home: str, settings: sandbox.Settings) -> NoReturn:
     from adjudge.worker import child
 
     try:
         sandbox.die_with_parent()
-        child.serve(channel, output, cache, settings)
+        child.serve(channel, output, cache, home, settings)
     except BaseException:
         import traceback
 
