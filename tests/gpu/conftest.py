@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from adjudge.errors import UsageError
+from adjudge.judge.pool import hide_device
 from adjudge.worker.client import Zygote
 
 
@@ -16,5 +17,6 @@ def gpu() -> Iterator[Zygote]:
         running = Zygote.start(runner="cuda")
     except UsageError as error:
         pytest.skip(str(error).splitlines()[0])
+    hide_device()
     with running:
         yield running

@@ -42,7 +42,7 @@ class Pool(Closing):
 
     def __init__(self, *, judges: int, lanes: int = 1, **how: Any) -> None:
         self._folder = tempfile.mkdtemp(prefix="adjudge-pool-")
-        self._zygote = Zygote.start(**how)
+        self._zygote = Zygote.start(share=1 / judges, **how)
         hide_device()
         if self._zygote.memory:
             # Workers of two candidates at a time: one is judged, the next one's are begun.

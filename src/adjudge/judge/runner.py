@@ -6,7 +6,7 @@ import time
 
 from adjudge.closing import Closing
 from adjudge.judge.cases import Case
-from adjudge.observation import Observation
+from adjudge.observation import Observation, Status
 from adjudge.task import Candidate
 from adjudge.worker.client import Brood, Lane, LoadReply, Worker, Zygote
 
@@ -81,6 +81,12 @@ class Runner(Closing):
             self.zygote.settle()
             with self.zygote.room.alone():
                 observation = worker.run(case.request, timeout=timeout or self.timeout)
+            if _starved(observation) and self.zygote.room.others:
+                # What the workers of others hold between their runs is not known here.
+                words = (
+                    "the device's memory, which is shared with other candidates, does not suffice"
+                )
+                observation = Observation(status=Status.UNSUPPORTED, notes=(words,))
         self.seconds += time.perf_counter() - start
         self.runs += 1
         return observation

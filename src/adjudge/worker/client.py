@@ -142,6 +142,7 @@ class Zygote(Closing):
         allow_compiler: bool = False,
         runner: str = "interpret",
         ahead: int = 0,
+        share: float = 1.0,
     ) -> Zygote:
         """Launches the process and waits until it can fork.
 
@@ -149,7 +150,11 @@ class Zygote(Closing):
             HarnessError: it did not come up.
         """
         launch = Launch(
-            isolation=isolation, face=face, allow_compiler=allow_compiler, runner=runner
+            isolation=isolation,
+            face=face,
+            allow_compiler=allow_compiler,
+            runner=runner,
+            share=share,
         )
         return cls(launch, ahead=ahead)
 

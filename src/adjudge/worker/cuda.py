@@ -40,6 +40,7 @@ class Cuda:
     def close_door(self, folders: Sequence[Path]) -> None:
         # A context cannot be opened behind the door; one that is open works on.
         torch.zeros(1, device=self._device).sum().item()
+        torch.cuda.set_per_process_memory_fraction(self._settings.share, self._device)
         # Torch counts devices through a library that does not start behind the door, and remembers what
         # it counted once there is a context.
         torch.cuda.device_count()

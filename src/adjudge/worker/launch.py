@@ -28,6 +28,7 @@ class Launch(Closing):
         face: "cuda" answers candidates as a GPU would; "cpu" leaves torch as it is.
         allow_compiler: lets candidates start a compiler.
         runner: "interpret" or "cuda".
+        share: part of the device's memory that one worker's tensors may take.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Launch(Closing):
         face: str = "cuda",
         allow_compiler: bool = False,
         runner: str = "interpret",
+        share: float = 1.0,
     ) -> None:
         self.channel, theirs = socket.socketpair()
         environment = {**child_environment(), "PYTORCH_JIT": "0"}
@@ -49,7 +51,7 @@ class Launch(Closing):
             environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
         command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
-        command += [runner]
+        command += [runner, str(share)]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

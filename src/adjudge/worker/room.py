@@ -20,6 +20,11 @@ class Room:
     def __init__(self, path: str = "") -> None:
         self._path = path
 
+    @property
+    def others(self) -> bool:
+        """Whether somebody else may use the device."""
+        return bool(self._path)
+
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
         """Among others."""

@@ -41,6 +41,8 @@ class Settings:
     compiler: bool = False
     #: "interpret" or "cuda": where candidates run.
     runner: str = "interpret"
+    #: Part of the device's memory that one worker's tensors may take.
+    share: float = 1.0
 
     @property
     def starts_programs(self) -> bool:

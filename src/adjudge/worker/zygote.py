@@ -1,6 +1,6 @@
 """The process that workers are forked from: torch and triton imported once, no task, no tensor op.
 
-    python -m adjudge.worker.zygote FD ISOLATION FACE COMPILER RUNNER
+    python -m adjudge.worker.zygote FD ISOLATION FACE COMPILER RUNNER SHARE
 
 A parent that has run one parallel tensor operation hangs its forked children, so nothing is computed
 here. Each worker sits in a process-identifier namespace of its own where the system allows one: its
@@ -23,10 +23,14 @@ from adjudge.worker import protocol, sandbox
 
 
 def main(arguments: list[str]) -> None:
-    fd, isolation, face, compiler, runner = arguments
+    fd, isolation, face, compiler, runner, share = arguments
     channel = socket.socket(fileno=int(fd))
     settings = sandbox.Settings(
-        isolation=isolation, face=face, compiler=compiler == "compiler", runner=runner
+        isolation=isolation,
+        face=face,
+        compiler=compiler == "compiler",
+        runner=runner,
+        share=float(share),
     )
     _import_everything(runner)
     layers = sandbox.available(settings)
