@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from adjudge.errors import UsageError
-from adjudge.judge.pool import hide_device
 from adjudge.worker.client import Zygote
+from adjudge.worker.launch import hide_device
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing.util import Finalize
 from typing import Any, TypeVar
 
+import torch
+
 from adjudge.closing import Closing
 from adjudge.worker.client import Zygote
+from adjudge.worker.launch import hide_device
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,6 +47,7 @@ class Pool(Closing):
         self._folder = tempfile.mkdtemp(prefix="adjudge-pool-")
         self._zygote = Zygote.start(share=1 / judges, **how)
         hide_device()
+        torch.set_num_threads(1)
         if self._zygote.memory:
             # Workers of two candidates at a time: one is judged, the next one's are begun.
             each = 2 * (lanes + 1) * WORKER_BYTES
@@ -69,15 +73,6 @@ class Pool(Closing):
         self._executor.shutdown(cancel_futures=True)
         self._zygote.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def hide_device() -> None:
-    """Judges need no GPU, and a process that has seen one cannot fork: torch's backward passes start a
-    thread for each. To be called once the zygote is there, before torch is asked for devices."""
-    import torch
-
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    torch.set_num_threads(1)
 
 
 def _enter(twins: list[Zygote], taken: Any) -> None:

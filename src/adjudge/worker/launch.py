@@ -13,9 +13,27 @@ import sys
 from adjudge.closing import Closing
 
 
+_VISIBLE, _KEPT = "CUDA_VISIBLE_DEVICES", "ADJUDGE_VISIBLE_DEVICES"
+
+
+def hide_device() -> None:
+    """Takes the GPUs from this process, and leaves them to those that it launches.
+
+    A judge needs none, and a process that has seen one cannot fork: torch's backward passes start a
+    thread for each. To be called before torch is asked for devices.
+    """
+    os.environ.setdefault(_KEPT, os.environ.get(_VISIBLE, "all"))
+    os.environ[_VISIBLE] = ""
+
+
 def child_environment() -> dict[str, str]:
     """Ours, with the same packages on its path, and nothing decided about Triton's interpreter."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    kept = environment.pop(_KEPT, None)
+    if kept is not None:
+        environment[_VISIBLE] = kept
+    if kept == "all":
+        del environment[_VISIBLE]
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     return environment
 

@@ -81,9 +81,6 @@ def _import_everything(runner: str) -> None:
             interpreter.install()
         else:
             import triton  # noqa: F401
-    if runner == "cuda":
-        # Half a second, for candidates in CUDA C++.
-        import torch.utils.cpp_extension
     import adjudge.worker.child  # noqa: F401
 
 
