@@ -12,7 +12,6 @@ import sys
 
 from adjudge.closing import Closing
 
-
 _VISIBLE, _KEPT = "CUDA_VISIBLE_DEVICES", "ADJUDGE_VISIBLE_DEVICES"
 
 
