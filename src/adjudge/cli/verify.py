@@ -92,6 +92,7 @@ def verify(
         Launch(isolation=isolation, runner=runner) as launch,
     ):
         advance("loading torch", 0, 0)
+        lanes = common.lanes_of(runner)
         from adjudge.frontends import kernelbench
         from adjudge.judge.verify import Options
         from adjudge.judge.verify import verify as judge
@@ -105,6 +106,7 @@ def verify(
             gates=names or None,
             isolation=isolation,
             runner=runner,
+            lanes=lanes,
             zygote=Zygote(launch),
             required=required,
             progress=advance,
