@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2] / "examples"
 #: Forks of the judge that run the probes of one verdict.
-LANES = 4
+LANES = 2
 NAMES = sorted(path.parent.name for path in ROOT.glob("*/reference.py"))
 
 
