@@ -93,8 +93,6 @@ def usual_seconds(row: corpus.Row) -> tuple[float, str]:
 def verdicts(rows: Sequence[corpus.Row], judges: int, lanes: int, budget: float) -> tuple[Any, ...]:
     """The lines, wall-clock seconds of all, and how many judges there were."""
     with Pool(judges=judges, lanes=lanes, runner="cuda") as pool:
-        # What a judge pays once, its own imports, belongs to no kernel.
-        list(pool.answers(line_of, [Job(rows[0], budget, lanes)] * pool.judges))
         start = time.perf_counter()
         lines = list(pool.answers(line_of, [Job(row, budget, lanes) for row in rows]))
         return lines, time.perf_counter() - start, pool.judges

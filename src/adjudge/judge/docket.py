@@ -56,6 +56,12 @@ PATIENT_SECONDS = 30.0
 #: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
 
+#: Crashes of a candidate that crashes on the ordinary run, after which nothing but the declared shape is
+#: asked any more: each costs a process, and no gate but the first can decide without that run.
+MOST_CRASHES = 12
+
+_CRASHES = (Status.CRASHED, Status.EXITED)
+
 Progress = Callable[[str, int, int], None]
 
 
@@ -107,6 +113,7 @@ class Docket:
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
         #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
         self._hung: list[tuple[bool, int]] = []
+        self._crashes = 0
         self.input_digests: dict[Probe, str] = {}
         #: Number of the last process started for one run alone.
         self._processes = FIRST_FRESH
@@ -160,6 +167,11 @@ class Docket:
         if self.deadline is not None and time.monotonic() > self.deadline:
             self._skipped[probe] = "budget: the time allowed was spent on cheaper probes"
             return None
+        if self._wrecked() and probe != self.scene.native:
+            self._skipped[probe] = (
+                f"the candidate crashed {MOST_CRASHES} times, and in its ordinary run"
+            )
+            return None
         backward = probe.cotangent != "none"
         if sum(b <= backward and n <= _size(probe) for b, n in self._hung) >= PATIENCE:
             self._skipped[probe] = "the candidate did not answer in time, twice"
@@ -175,6 +187,12 @@ class Docket:
             return None
         self._skipped.pop(probe, None)
         return case
+
+    def _wrecked(self) -> bool:
+        ordinary = self._observations.get(self.scene.ordinary)
+        if self._crashes < MOST_CRASHES or ordinary is None:
+            return False
+        return ordinary.status in _CRASHES
 
     def fresh(self, probe: Probe) -> Observation | None:
         """The same run in a process that has run nothing else; None where it cannot be made."""
@@ -192,6 +210,7 @@ class Docket:
             return
         self._observations[case.probe] = observation
         self.input_digests[case.probe] = case.digest
+        self._crashes += observation.status in _CRASHES
         if observation.status is Status.HUNG:
             self._hung.append((case.probe.cotangent != "none", _size(case.probe)))
 
@@ -210,6 +229,7 @@ class Docket:
     def adopt(self, found: Shared) -> None:
         """Takes over what another docket of the same scene has found."""
         self._observations.update(found.observations)
+        self._crashes = sum(o.status in _CRASHES for o in self._observations.values())
         self._skipped.update(found.skipped)
         self._comparisons.update(found.comparisons)
         self._answerable.update(found.answerable)

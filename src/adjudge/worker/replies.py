@@ -225,7 +225,7 @@ def _built(raised: Raised) -> Raised:
     down in what torch passes on, below the command lines."""
     if not raised.message.startswith(_UNBUILT):
         return raised
-    words = nvcc.complaint(raised.message, "")
+    words = nvcc.complaint(raised.message)
     return replace(raised, message=_SOURCE.sub(r"\1", words)[:_LONGEST_COMPLAINT])
 
 
