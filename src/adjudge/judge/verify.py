@@ -280,6 +280,7 @@ class _Trial:
                 lanes.run(docket, planned, self.options.lanes)
             else:
                 docket.run(planned, self.options.progress, "probing")
+        self.runner.zygote.prepare()
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)

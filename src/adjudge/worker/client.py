@@ -99,8 +99,8 @@ class Zygote(Closing):
         """Waits until the launched process can fork.
 
         Args:
-            ahead: with how many lanes the workers of the next candidate are begun as soon as those of
-                one are taken, for whoever judges many; 0 begins them when they are asked for.
+            ahead: with how many lanes `prepare` begins the workers of the next candidate; 0 leaves them
+                until they are asked for.
 
         Raises:
             HarnessError: it did not come up.
@@ -216,9 +216,14 @@ class Zygote(Closing):
         Raises:
             HarnessError: the zygote is gone.
         """
-        taken = self._next or Brood(self, lanes)
-        self._next = Brood(self, self._ahead) if self._ahead else None
-        return taken
+        taken, self._next = self._next, None
+        return taken or Brood(self, lanes)
+
+    def prepare(self) -> None:
+        """Begins the workers of the next candidate, for whoever judges many. Not before those of this
+        one are up: contexts are opened one after another."""
+        if self._ahead and self._next is None:
+            self._next = Brood(self, self._ahead)
 
     def reap(self, pid: int) -> str:
         """How the process ended, in words: "signal SIGSEGV", "exit code 0"."""
