@@ -28,8 +28,8 @@ from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
 from adjudge.observation import Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
-from adjudge.oracle.compare import held_in
 from adjudge.oracle.scaling import degree
+from adjudge.oracle.storage import held_in
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, answer
 

@@ -17,7 +17,7 @@ from adjudge.gates.protocol import Comparison
 from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
-from adjudge.oracle import exactly, rules
+from adjudge.oracle import exactly, rules, storage
 from adjudge.oracle.lifted import Annihilating, Lifted, lifting
 from adjudge.oracle.regimes import (
     BF16,
@@ -70,6 +70,8 @@ class Oracle:
         self._seed = seed
         #: Runs drawn and the sums of their squared deviations, by regime, law and stream.
         self._squares: dict[tuple[str, bool, int], tuple[int, list[Array]]] = {}
+        #: The mean squared deviation of every run, by the same, one list an output.
+        self._means: dict[tuple[str, bool, int], list[list[float]]] = {}
         self.structure = ""
         #: Operations met in runs with errors for which there is no bound.
         self.unruled: set[str] = set()
@@ -173,9 +175,12 @@ class Oracle:
         if comparing.equal_bits(observation, self.native):
             return Comparison(outcome="equal")
         regime = self._regime(name)
-        return comparing.Judgement(
+        found = comparing.Judgement(
             self, observation, regime, widen=True, confirm=confirm, lenient=lenient
         ).verdict()
+        if found.ok and not lenient:
+            return storage.through_bfloat16(observation, self.native, self.exact) or found
+        return found
 
     def compare_exact(self, observation: Observation) -> Comparison:
         """One observation against the float64 answer, bit for bit.
@@ -274,6 +279,16 @@ class Oracle:
         """
         return self._drawn(found, samples, worst=not self._generic, stream=int(fresh))
 
+    def effective(self, found: Regime, samples: int, *, fresh: bool = False) -> list[float]:
+        """How many independent errors the mean square over each output varies like, from run to run:
+        2 mean**2 / variance (Welch and Satterthwaite). One where a single error reaches all elements.
+        """
+        self.envelope(found, samples, fresh=fresh)
+        return [
+            2 * float(np.mean(m)) ** 2 / max(float(np.var(m, ddof=1)), 1e-300) if any(m) else np.inf
+            for m in self._means[found.name, not self._generic, int(fresh)]
+        ]
+
     def worst(self, found: Regime, samples: int = 8) -> list[Array]:
         """The same under the worst-case law: sqrt(3) turns the spread of a uniform error into its
         amplitude."""
@@ -283,16 +298,19 @@ class Oracle:
         key = (found.name, worst, stream)
         if key not in self._squares:
             self._squares[key] = (0, [np.zeros(leaf.data.shape) for leaf in self.exact])
+            self._means[key] = [[] for _ in self.exact]
         done, squares = self._squares[key]
         for number in range(done, samples):
             seed = (self._seed * 1_000_003 + number + (stream << 20)) & 0x7FFFFFFF
             mode = Lifted(self.dtype, rules.Noise(found, seed, worst=worst))
             leaves = self._lifted_run(mode)
             self.unruled |= mode.unruled
-            for total, leaf, centre in zip(squares, leaves, self.exact, strict=True):
+            for index, (leaf, centre) in enumerate(zip(leaves, self.exact, strict=True)):
                 with np.errstate(all="ignore"):
                     off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
-                    total += np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
+                    squared = np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
+                squares[index] += squared
+                self._means[key][index].append(float(squared.mean()) if squared.size else 0.0)
         runs = max(done, samples)
         self._squares[key] = (runs, squares)
         return [np.sqrt(total / runs) for total in squares]

@@ -24,6 +24,9 @@ from adjudge.oracle.decompositions import TABLE
 aten = torch.ops.aten
 _RULES = {**rules.SPECIAL, **backward.RULES}
 _EXACT = rules.EXACT | backward.EXACT
+#: The spacing of the dtype that a program runs in, where it asks for that (`nn.RMSNorm` without an
+#: epsilon does), and what it gets in float32 or less.
+_FINEST, _OWN = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -59,6 +62,8 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = self._lift_dtype(kwargs or {}, args)
+        if any(map(_is_finest, args)) and self._native is not torch.float64:
+            args = tuple(_OWN if _is_finest(a) else a for a in args)
         if any(map(_needs_widening, args)):
             args = tree_map(_widened, args)
         if any(map(_needs_widening, kwargs.values())):
@@ -237,6 +242,10 @@ def _widened(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
         return value.to(torch.float64)
     return value
+
+
+def _is_finest(value: Any) -> bool:
+    return type(value) is float and value == _FINEST
 
 
 def _is_float(value: Any) -> bool:
