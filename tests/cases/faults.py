@@ -725,7 +725,7 @@ FAULTS: tuple[Fault, ...] = (
         report="https://github.com/vllm-project/vllm/issues/48271",
         what="a block is chosen by the number of rows, and with it the bits of each row",
         gates=("schedule-dependent",),
-        inputs="torch.randn(96, columns)",
+        inputs="torch.randn(24, columns)",
         declares="batch_invariant = true",
         reference="return x / torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-6)",
         top="""
@@ -752,7 +752,7 @@ FAULTS: tuple[Fault, ...] = (
                 return out
         """,
         correct="return run(x, 16)",
-        broken="return run(x, 16 if x.shape[0] > 64 else 64)",
+        broken="return run(x, 16 if x.shape[0] > 16 else 64)",
     ),
     Fault(
         identifier="S36",
