@@ -721,6 +721,67 @@ FAULTS: tuple[Fault, ...] = (
         broken="out = torch.empty_like(x[0] if len(x) else x.sum(0))\nreturn out.add_(x.sum(0))",
     ),
     Fault(
+        identifier="S28",
+        report="https://github.com/triton-lang/triton/issues/9230",
+        what="one configuration leaves a hole, which another one fills while they are tuned",
+        gates=("schedule-dependent",),
+        inputs=MATRIX,
+        reference="return x + x",
+        top="""
+            BLOCKS = [triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 64})]
+
+            @triton.autotune(configs=BLOCKS, key=["n"])
+            @triton.jit
+            def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+                offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+                x = tl.load(x_ptr + offsets, mask=offsets < n)
+                tl.store(out_ptr + offsets, x + x, mask=offsets < n)
+
+            def run(x, grid):
+                x = x.contiguous()
+                out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    double[grid](x, out, x.numel())
+                return out
+        """,
+        correct="return run(x, lambda meta: (triton.cdiv(x.numel(), meta['BLOCK']),))",
+        broken="return run(x, lambda meta: (triton.cdiv(x.numel(), 128),))",
+    ),
+    Fault(
+        identifier="S29",
+        report="https://github.com/Dao-AILab/flash-attention/issues/414",
+        what="tiles are summed by atomics, and the bits of a sum hang on which comes first",
+        gates=("nondeterministic",),
+        inputs=MATRIX,
+        reference="return x.sum(dim=0)",
+        top="""
+            @triton.jit
+            def add_rows(x_ptr, out_ptr, m, n, BLOCK: tl.constexpr, ATOMIC: tl.constexpr):
+                j = tl.arange(0, BLOCK)
+                if ATOMIC:
+                    where = tl.program_id(0) * n + j
+                    x = tl.load(x_ptr + where, mask=j < n, other=0.0)
+                    tl.atomic_add(out_ptr + j, x, mask=j < n)
+                else:
+                    total = tl.zeros((BLOCK,), dtype=tl.float32)
+                    for row in range(m):
+                        total += tl.load(x_ptr + row * n + j, mask=j < n, other=0.0)
+                    tl.store(out_ptr + j, total, mask=j < n)
+
+            def run(x, atomic):
+                m, n = x.shape
+                source = x.float().contiguous()
+                out = torch.zeros(n, device=x.device)
+                if x.numel():
+                    block = triton.next_power_of_2(n)
+                    grid = (m if atomic else 1,)
+                    add_rows[grid](source, out, m, n, BLOCK=block, ATOMIC=atomic)
+                return out.to(x.dtype)
+        """,
+        correct="return run(x, False)",
+        broken="return run(x, True)",
+    ),
+    Fault(
         identifier="S31",
         report="https://github.com/vllm-project/vllm/issues/48271",
         what="a block is chosen by the number of rows, and with it the bits of each row",

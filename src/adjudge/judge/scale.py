@@ -39,6 +39,8 @@ MOST = 2
 #: Program instances that the candidate may launch there in the interpreter, unless more are allowed;
 #: each takes 0.2 to 3 ms. A kernel of one instance a row takes up to three minutes.
 INSTANCES = 3_000
+#: Seconds that a run may take for each of them, as foreseen: loops within one instance take time too.
+EACH = 0.005
 #: A run may take so many times the seconds foreseen, and at least so many.
 SLACK, LEAST = 4.0, 10.0
 
@@ -94,9 +96,9 @@ def _too_dear(pilots: list[Observation], instances: int, left: float) -> str:
         return f"it would launch {launched:,.0f} program instances, of {instances:,} allowed"
     if _at_size(*(run.peak_bytes for run in pilots)) > BYTES:
         return f"it would allocate more than {BYTES:,} bytes"
-    seconds = _seconds(pilots)
-    if seconds > left:
-        return f"it would take about {seconds:.1f} s, and {left:.1f} are left"
+    seconds, allowed = _seconds(pilots), min(instances * EACH, left)
+    if seconds > allowed:
+        return f"it would take about {seconds:.1f} s, of {allowed:.1f} allowed"
     return ""
 
 
