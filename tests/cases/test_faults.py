@@ -40,6 +40,15 @@ def test_its_twin_is_sound(fault: Fault, zygote: Zygote) -> None:
     assert correct.standing is Standing.SOUND, shown(correct)
 
 
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS if fault.at_scale], ids=lambda fault: fault.identifier
+)
+def test_its_twin_is_clean_past_65536_rows_too(fault: Fault, zygote: Zygote) -> None:
+    correct = judged(fault, "correct", zygote, gates=fault.gates)
+    assert correct.standing is Standing.SOUND, shown(correct)
+    assert any("65,537 was asked" in note for f in correct.findings for note in f.notes)
+
+
 FALLBACK = next(fault for fault in FAULTS if fault.identifier == "S47")
 
 

@@ -53,6 +53,9 @@ FIRST_FRESH = 1_000
 #: Seconds given to a run that should have answered at once, before it counts as a hang.
 PATIENT_SECONDS = 30.0
 
+#: Sizes from here on are outsized: beyond what any probe of a gate's own plan has.
+OUTSIZED = 1 << 15
+
 #: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
 
@@ -95,6 +98,8 @@ class Docket:
         #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
         self._hung: list[tuple[bool, int]] = []
         self.input_digests: dict[Probe, str] = {}
+        #: Seconds that single runs may take where those of an ordinary one do not fit.
+        self.limits: dict[Probe, float] = {}
         #: Number of the last process started for one run alone.
         self._processes = FIRST_FRESH
 
@@ -130,7 +135,7 @@ class Docket:
                 case = self._case(probe)
                 if case is None:
                     continue
-                running = courier.submit(self.runner.run, case)
+                running = courier.submit(self.runner.run, case, timeout=self.limits.get(probe))
                 if previous is not None:
                     state(self, previous)
                 observation = running.result()
@@ -170,10 +175,12 @@ class Docket:
             return None
         self._processes += 1
         elsewhere = replace(case, probe=replace(probe, process=self._processes))
-        return self.runner.run(elsewhere)
+        return self.runner.run(elsewhere, timeout=self.limits.get(probe))
 
     def record(self, case: Case, observation: Observation) -> None:
         excuse = declared.excuses(self.scene.task.declared, observation, case.probe)
+        if self._outsized(case.probe):
+            excuse = excuse or _too_large(observation)
         if excuse:
             self._skipped[case.probe] = excuse
             return
@@ -292,7 +299,8 @@ class Docket:
             Oracle(
                 self.builder.make(point, arguments),
                 arguments,
-                generic=is_generic(point),
+                # Over so many elements, inputs that are alike may line their errors up.
+                generic=is_generic(point) and not self._outsized(point),
                 seed=point.seed,
             )
             if point.cotangent == "none"
@@ -302,6 +310,12 @@ class Docket:
         if len(self._oracles) > KEPT_ORACLES:
             self._oracles.popitem(last=False)
         return oracle
+
+    def _outsized(self, probe: Probe) -> bool:
+        """Whether some size is far beyond those of other probes, and nobody has declared it."""
+        return any(n >= OUTSIZED for _, n in probe.sizes) and not self.scene.is_declared(
+            Probe(sizes=probe.sizes)
+        )
 
     def settle_grade(self) -> None:
         """Finds the strictest regime that the ordinary runs meet.
@@ -492,6 +506,17 @@ class View:
 
 def _beyond(comparison: Comparison) -> bool:
     return comparison.outcome == "value" and comparison.beyond_worst_case
+
+
+def _too_large(observation: Observation) -> str:
+    """Why a run at an outsized point says nothing about the candidate, "" if it does: there, no answer
+    may be a want of time or memory."""
+    raised = observation.raised
+    if raised is not None and "memory" in f"{raised.type} {raised.message}".lower():
+        return f"too little memory: {raised.message}"[:200]
+    if observation.answered or observation.status is Status.RAISED:
+        return ""
+    return f"no answer ({observation.ending or observation.status}), which may be for its size"
 
 
 def _size(probe: Probe) -> int:

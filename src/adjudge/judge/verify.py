@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import fast, leaks, shrink
+from adjudge.judge import fast, leaks, scale, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -63,6 +63,9 @@ RUN_SECONDS = 10.0
 #: Seconds of a run grow with this power of its elements (a matrix product's are their 3/2), and may be
 #: so many times as long as that before a candidate that hangs at the declared shape is no mere slow one.
 GROWTH, SLACK = 1.5, 4.0
+
+#: The gate that answers for sizes.
+BY_SIZE = "shape-dependent"
 
 Progress = Callable[[str, int, int], None]
 
@@ -96,6 +99,8 @@ class Options:
     contract: ContractFile | None = None
     #: Violations that are accepted, as of `waivers.today`.
     waivers: Waivers | None = None
+    #: Program instances that a run past 2**16 rows may launch in the interpreter; 0 makes no such run.
+    large: int = scale.INSTANCES
     #: Chips whose limits the machine code is held against; what it asks for is noted, and no verdict.
     chips: tuple[Chip, ...] = ()
 
@@ -274,9 +279,16 @@ class _Trial:
         with self._timed("probes"):
             planned = self._plan(docket)
             docket.run(planned, self.options.progress, "probing")
+        sized = self._at_scale(docket)
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
+        findings = tuple(
+            replace(f, notes=(*f.notes, *sized))
+            if f.gate == BY_SIZE and f.outcome is Outcome.PASS
+            else f
+            for f in findings
+        )
         with self._timed("fresh processes"):
             findings = leaks.attributed(docket, findings)
         if self.options.chips:
@@ -289,6 +301,13 @@ class _Trial:
         return tuple(
             first if g.CONTRACT.identifier == first.gate else fast.left_out(g) for g in self.gates
         )
+
+    def _at_scale(self, docket: Docket) -> tuple[str, ...]:
+        """Runs past 2**16 rows, where the gate of sizes is asked: what was run, in words."""
+        if all(g.CONTRACT.identifier != BY_SIZE for g in self.gates) or not self.options.large:
+            return ()
+        with self._timed("scale"):
+            return scale.ask(docket, instances=self.options.large)
 
     def _examine(self) -> tuple[str, ...]:
         warnings = self.program.task.warnings
