@@ -379,7 +379,7 @@ class _Trial:
                 reason=f"weights {scouted.discovery.weights}",
             )
         else:
-            finding = shrink.settle(docket, g, _confirmed(docket, g))
+            finding = _within_the_runner(docket, shrink.settle(docket, g, _confirmed(docket, g)))
         seconds = time.perf_counter() - begun
         self.timings[name] = seconds
         return replace(finding, seconds=seconds, runner=self.options.runner)
@@ -570,6 +570,25 @@ def _on_budget(finding: Finding, over: int, asked: int) -> Finding:
     if over and finding.outcome is Outcome.PASS and not said:
         return replace(finding, notes=(*finding.notes, words))
     return finding
+
+
+def _within_the_runner(docket: Docket, finding: Finding) -> Finding:
+    """A gate all of whose runs hang on what this runner cannot know of a GPU does not apply in it, where
+    the ordinary run is answered."""
+    if (
+        finding.outcome is not Outcome.INCONCLUSIVE
+        or state(docket, docket.scene.ordinary) is not State.CLEAN
+    ):
+        return finding
+    unknown = {
+        "; ".join(run.notes)
+        for run in docket.observations.values()
+        if run.status is Status.UNSUPPORTED and run.notes
+    }
+    if finding.reason not in unknown:
+        return finding
+    reason = f"this runner does not know {finding.reason}"
+    return replace(finding, outcome=Outcome.NOT_APPLICABLE, reason=reason)
 
 
 def _confirmed(docket: Docket, g: Gate) -> Finding:

@@ -206,6 +206,9 @@ class _Session:
             facts = self._facts(run, run.log)
             status = "unsupported" if raised.pop("unsupported", False) else "raised"
             return {"status": status, **raised, **facts}, -1
+        if run.log is not None and run.log.unsupported:
+            words = list(dict.fromkeys(run.log.unsupported))
+            return {"status": "unsupported", "notes": words, **self._facts(run, run.log)}, -1
         outputs, fd = run.exported()
         reply = {
             "status": "answered",
