@@ -79,7 +79,7 @@ def test_where_nothing_else_is_asked_the_gate_does_not_apply(
     from adjudge.probe import Probe
 
     def only(scene: Scene) -> list[Probe]:
-        return [scene.ordinary, replace(scene.ordinary, distribution="zeros", special="nan@any")]
+        return [replace(scene.ordinary, distribution="ties", special="nan@last")]
 
     monkeypatch.setattr(drops_nonfinite, "plan", only)
     program, candidate = kernelbench.from_source(REFERENCE, CANDIDATE, "argmin")
