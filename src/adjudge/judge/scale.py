@@ -7,6 +7,7 @@ small runs. One too dear says nothing about the candidate.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from math import log2, prod
 
@@ -26,6 +27,8 @@ from adjudge.task import Symbol, Task, merged
 SIZE = (1 << 16) + 1
 #: Sizes from whose costs those at SIZE are foreseen.
 PILOTS = (64, 512)
+#: Sizes at which the reference's work is counted, in turn.
+RISING = (2, *PILOTS)
 #: Other symbols are made as small as these, the widest affordable first; one that moves an argument of
 #: the constructor stays at the base.
 _WIDTHS = (8, 4, 2, 1)
@@ -143,14 +146,32 @@ def _affordable(builder: CaseBuilder, name: str, base: dict[str, int]) -> dict[s
         if others in tried:
             continue
         tried.append(others)
-        try:
-            small, large = (_work(builder, merged(others, **{name: n})) for n in PILOTS)
-        except OutsideDomain:
-            continue
-        limits = (OPERATIONS, ELEMENTS)
-        if all(_at_size(a, b) <= most for a, b, most in zip(small, large, limits, strict=True)):
-            return others
+        with contextlib.suppress(OutsideDomain, _TooMuch):
+            small, large = [_light(builder, merged(others, **{name: n})) for n in RISING][-2:]
+            if _within(*(_at_size(a, b) for a, b in zip(small, large, strict=True))):
+                return others
     return None
+
+
+class _TooMuch(Exception):
+    """The reference does more at a small size already than it may at SIZE."""
+
+
+def _light(builder: CaseBuilder, sizes: dict[str, int]) -> tuple[int, int]:
+    """`_work`, asked from the smallest size up, so that no reference is run where it is dear.
+
+    Raises:
+        OutsideDomain: it does not answer.
+        _TooMuch: the work is beyond the limits.
+    """
+    found = _work(builder, sizes)
+    if not _within(*found):
+        raise _TooMuch
+    return found
+
+
+def _within(operations: float, elements: float) -> bool:
+    return operations <= OPERATIONS and elements <= ELEMENTS
 
 
 def _work(builder: CaseBuilder, sizes: dict[str, int]) -> tuple[int, int]:
