@@ -26,12 +26,14 @@ from adjudge.inputs.levels import SUMS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
-from adjudge.observation import Observation, Status
+from adjudge.observation import Demand, Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
 from adjudge.oracle.scaling import degree
 from adjudge.oracle.storage import held_in
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, answer
+from adjudge.static.chips import chip
+from adjudge.tally import Counting
 
 #: Oracles kept alive. Probes that share their values follow each other in a plan, so a handful is
 #: enough; each holds the reference's answers at one point.
@@ -100,6 +102,7 @@ class Docket:
         self.input_digests: dict[Probe, str] = {}
         #: Seconds that single runs may take where those of an ordinary one do not fit.
         self.limits: dict[Probe, float] = {}
+        self._demands: dict[Probe, tuple[Demand, ...]] = {}
         #: Number of the last process started for one run alone.
         self._processes = FIRST_FRESH
 
@@ -232,6 +235,34 @@ class Docket:
             return oracle.compare_exact(self._observations[probe]) if oracle.owes_bits else None
         except OutsideDomain:
             return None
+
+    def demands(self, probe: Probe) -> tuple[Demand, ...]:
+        chips = [chip(name) for name in self.scene.task.declared.resources.chips]
+        if chips and probe not in self._demands:
+            from adjudge.judge.machine import demands
+
+            start = time.perf_counter()
+            self._demands[probe] = demands(
+                self.scene.candidate.source,
+                self._observations[probe].launches,
+                chips,
+                isolation=self.runner.zygote.isolation,
+            )
+            self.timings["machine code"] = time.perf_counter() - start
+        return self._demands.get(probe, ())
+
+    def reference_bytes(self, probe: Probe) -> int | None:
+        arguments = self.builder.arguments(probe)
+        reference = self.builder.make(probe, arguments)()
+        given = arguments.copied()
+        try:
+            with Counting() as counting:
+                kept = answer(reference, given)
+        except OutsideDomain:
+            return None
+        del kept
+        peak: int = counting.tally.peak_bytes
+        return peak
 
     def rounding_explains(self, probe: Probe) -> bool:
         observation = self._observations[probe]
@@ -487,6 +518,12 @@ class View:
 
     def compare_exact(self, probe: Probe) -> Comparison | None:
         return self._docket.compare_exact(probe)
+
+    def demands(self, probe: Probe) -> tuple[Demand, ...]:
+        return self._docket.demands(probe)
+
+    def reference_bytes(self, probe: Probe) -> int | None:
+        return self._docket.reference_bytes(probe)
 
     def rounding_explains(self, probe: Probe) -> bool:
         return self._docket.rounding_explains(probe)

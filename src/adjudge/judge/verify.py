@@ -392,11 +392,13 @@ class _Trial:
         runs = [docket.observations.get(p) for p in (scene.native, scene.ordinary) if p is not None]
         launches = next((run.launches for run in runs if run is not None and run.launches), ())
         self._say("compiling", 0, 1)
-        notes = demands(
+        asked = demands(
             self.candidate.source, launches, self.options.chips, isolation=self.options.isolation
         )
         return tuple(
-            replace(f, notes=(*f.notes, *notes)) if f.gate == "resource-excess" else f
+            replace(f, notes=(*f.notes, *(d.words for d in asked)))
+            if f.gate == "resource-excess"
+            else f
             for f in findings
         )
 

@@ -230,7 +230,7 @@ class _Session:
         facts: dict[str, Any] = {
             "tampering": list(dict.fromkeys(tampering)),
             "faults": [asdict(f) for f in run.allocations.faults()][:100],
-            "peak_bytes": run.allocations.peak_bytes,
+            "peak_bytes": run.peak_bytes,
             "live_bytes": run.live_bytes,
             "library": sorted(run.allocations.library)[:1000],
         }
@@ -287,6 +287,7 @@ class _Run:
         self.structure = ""
         self.digests: list[str] = []
         self.live_bytes: list[int] = []
+        self.peak_bytes = 0
         self.seconds = 0.0
         self.tampering: list[str] = []
         self._built: Any = None
@@ -322,9 +323,9 @@ class _Run:
         """Bytes allocated and not given back. Objects that refer to each other are collected only where
         memory seems to grow: looking for them takes longer than a call."""
         before = self.live_bytes[-1] if self.live_bytes else 0
-        if len(self.live_bytes) > _KEPT_ALIVE and self.allocations.live_bytes > before:
+        if len(self.live_bytes) > _KEPT_ALIVE and self.allocations.tally.live_bytes > before:
             gc.collect()
-        return self.allocations.live_bytes
+        return self.allocations.tally.live_bytes
 
     def _arguments(self, call: dict[str, Any], placed: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         args = self._session.decoded(call["args"], self._shared)
@@ -351,6 +352,8 @@ class _Run:
     def _call(self, call: dict[str, Any], args: Any, kwargs: Any, last: bool) -> None:
         self.phase = "call"
         cotangents = self._session.decoded(call["cotangents"], self._shared)
+        tally = self.allocations.tally
+        held = tally.peak_bytes = tally.live_bytes
         start = time.perf_counter()
         result = None
         if self._header["gradients"]:
@@ -359,6 +362,7 @@ class _Run:
             result = self._built(*args, **kwargs)
         self._session.runner.wait()
         self.seconds = time.perf_counter() - start
+        self.peak_bytes = tally.peak_bytes - held
         if last:
             self._session.runner.give_back(self._shared)
         self.structure, leaves = self._observed(result)

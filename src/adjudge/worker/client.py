@@ -99,6 +99,8 @@ class Zygote(Closing):
             UsageError: the machine lacks what the runner needs.
         """
         self._launch = launch
+        #: "full" or "none": how what runs a candidate's code is shut in.
+        self.isolation = launch.isolation
         self._channel = launch.channel
         self._channel.settimeout(START_SECONDS)
         try:
