@@ -74,7 +74,7 @@ Progress = Callable[[str, int, int], None]
 class Options:
     #: Seconds for all probes together, or None for the whole battery.
     budget: float | None = None
-    #: Stop at the first violation.
+    #: Stop at the first violation that no waiver accepts.
     fast: bool = False
     #: Identifiers of the gates to run; None runs all.
     gates: tuple[str, ...] | None = None
@@ -273,8 +273,8 @@ class _Trial:
         docket = self._docket(scouted)
         if self.options.fast:
             with self._timed("first violation"):
-                found = fast.first_violation(docket, self.gates, _confirmed)
-            if found is not None:
+                found = fast.first_violation(docket, self.gates, _confirmed, self._accepted)
+            if found:
                 return self._assemble(docket, self._alone(found), doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
@@ -296,11 +296,16 @@ class _Trial:
                 findings = self._with_demands(docket, findings)
         return self._assemble(docket, findings, doubts)
 
-    def _alone(self, first: Finding) -> tuple[Finding, ...]:
-        first = replace(first, runner=self.options.runner)
-        return tuple(
-            first if g.CONTRACT.identifier == first.gate else fast.left_out(g) for g in self.gates
+    def _accepted(self, finding: Finding) -> bool:
+        """Whether a waiver accepts the violation."""
+        waivers = self.options.waivers
+        return waivers is not None and bool(
+            waived((finding,), waivers, self.candidate.name)[0].waived
         )
+
+    def _alone(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        by_gate = {f.gate: replace(f, runner=self.options.runner) for f in found}
+        return tuple(by_gate.get(g.CONTRACT.identifier) or fast.left_out(g) for g in self.gates)
 
     def _at_scale(self, docket: Docket) -> tuple[str, ...]:
         """Runs past 2**16 rows, where the gate of sizes is asked: what was run, in words."""
