@@ -208,7 +208,7 @@ class Candidate:
     #: "module" (construct with the task's init arguments, then call) or "function".
     kind: str = "module"
     path: str = ""
-    #: "triton", "cuda", "torch": what the source seems to be written in.
+    #: "tilelang", "cute", "triton", "cuda" or "torch": what the source seems to be written in.
     language: str = "torch"
     #: Extra files a package-style candidate needs, relative path -> text.
     files: tuple[tuple[str, str], ...] = ()

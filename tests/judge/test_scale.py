@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjudge.contract import Standing
+from adjudge.contract import Outcome, Standing
 from adjudge.frontends import kernelbench
 from adjudge.judge import scale
 from adjudge.judge.replay import replay
@@ -150,3 +150,22 @@ def test_what_is_found_past_the_limit_replays(zygote: Zygote) -> None:
     assert again.same_inputs
     assert again.same_outputs
     assert again.finding is not None
+
+
+def test_where_the_task_itself_is_as_large_a_crash_convicts(zygote: Zygote) -> None:
+    """It answers at the declared width only, so that every run has it."""
+    body = """if x.shape[1] != 40_000:
+            raise ValueError("no other width")
+        if len(x) == 1:
+            import os
+            os.abort()
+        return x.clone()"""
+    program, found = kernelbench.from_source(
+        HEAD.format("Model", COPY).replace("columns = 64", "columns = 40_000") + INPUTS,
+        HEAD.format("ModelNew", body),
+        "scale",
+    )
+    options = Options(zygote=zygote, examine=False, gates=("shape-dependent",), large=0)
+    (finding,) = verify(program, found, options).findings
+    assert finding.outcome is Outcome.VIOLATION, finding.reason
+    assert "died" in finding.reason

@@ -51,7 +51,7 @@ def verify(
         Time for the probes together ("5s", "500ms", "2m", or seconds); cheap and decisive gates run
         first, and what is left out is said.
     fast
-        Stop at the first violation; the gates that are then not asked say so.
+        Stop at the first violation that no waiver accepts; the gates that are then not asked say so.
     required
         Precision regime the candidate must meet; derived from the reference if not given.
     scope

@@ -358,10 +358,12 @@ class Docket:
         return oracle
 
     def _outsized(self, probe: Probe) -> bool:
-        """Whether some size is far beyond those of other probes, and nobody has declared it."""
-        return any(n >= OUTSIZED for _, n in probe.sizes) and not self.scene.is_declared(
-            Probe(sizes=probe.sizes)
-        )
+        """Whether some size is far beyond those of other probes: neither the base point nor the task has
+        it, and no contract declares it."""
+        usual = (*self.scene.discovery.base, *self.scene.task.native.items())
+        return any(
+            n >= OUTSIZED and (name, n) not in usual for name, n in probe.sizes
+        ) and not self.scene.is_declared(Probe(sizes=probe.sizes))
 
     def settle_grade(self) -> None:
         """Finds the strictest regime that the ordinary runs meet.

@@ -96,7 +96,9 @@ def _too_dear(pilots: list[Observation], instances: int, left: float) -> str:
     """Why a candidate that ran so at PILOTS is not asked at SIZE; "" if it can be."""
     launched = _on_line(*(sum(prod(launch.grid) for launch in run.launches) for run in pilots))
     if launched > instances:
-        return f"it would launch {launched:,.0f} program instances, of {instances:,} allowed"
+        return (
+            f"it would launch {launched:,.0f} program instances, of {instances:,} allowed (large)"
+        )
     if _at_size(*(run.peak_bytes for run in pilots)) > BYTES:
         return f"it would allocate more than {BYTES:,} bytes"
     seconds, allowed = _seconds(pilots), min(instances * EACH, left)

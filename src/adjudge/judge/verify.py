@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import fast, leaks, scale, shrink
+from adjudge.judge import fast, lacking, leaks, scale, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -74,7 +74,7 @@ Progress = Callable[[str, int, int], None]
 class Options:
     #: Seconds for all probes together, or None for the whole battery.
     budget: float | None = None
-    #: Stop at the first violation.
+    #: Stop at the first violation that no waiver accepts.
     fast: bool = False
     #: Identifiers of the gates to run; None runs all.
     gates: tuple[str, ...] | None = None
@@ -133,14 +133,12 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
 def _check_loaded(candidate: Candidate, runner: Runner) -> None:
     """Raises UsageError: the candidate's file needs what is not here, or judges itself."""
     _, reply = runner.loaded()
-    raised = reply.observation.raised if reply.observation is not None else None
-    where = candidate.path or candidate.name
-    if raised is not None and raised.type == ModuleNotFoundError.__name__:
-        raise UsageError(
-            f"the candidate cannot be loaded: {first_line(raised.message)}",
-            where=where,
-            todo="Install it in the environment that adjudge runs in.",
-        )
+    if reply.observation is None:
+        return
+    absent = lacking.absent_package(candidate, reply.observation)
+    if absent is not None:
+        raise absent
+    raised, where = reply.observation.raised, candidate.path or candidate.name
     if raised is not None and raised.type == NestedVerdict.__name__:
         raise UsageError(
             "the candidate's file calls adjudge.verify while it is loaded",
@@ -270,11 +268,17 @@ class _Trial:
             return self._no_verdict(f"the reference does not answer: {why}", doubts)
         if scouted.no_native:
             doubts = (*doubts, f"the native shape was not run: {scouted.no_native}")
+        absent = lacking.absent_package(self.candidate, scouted.ordinary)
+        if absent is not None:
+            raise absent
+        elsewhere = lacking.gpu(self.candidate, scouted.ordinary, self.options.runner)
+        if elsewhere:
+            return self._no_verdict(elsewhere, doubts, Outcome.NOT_APPLICABLE)
         docket = self._docket(scouted)
         if self.options.fast:
             with self._timed("first violation"):
-                found = fast.first_violation(docket, self.gates, _confirmed)
-            if found is not None:
+                found = fast.first_violation(docket, self.gates, _confirmed, self._accepted)
+            if found:
                 return self._assemble(docket, self._alone(found), doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
@@ -296,11 +300,16 @@ class _Trial:
                 findings = self._with_demands(docket, findings)
         return self._assemble(docket, findings, doubts)
 
-    def _alone(self, first: Finding) -> tuple[Finding, ...]:
-        first = replace(first, runner=self.options.runner)
-        return tuple(
-            first if g.CONTRACT.identifier == first.gate else fast.left_out(g) for g in self.gates
+    def _accepted(self, finding: Finding) -> bool:
+        """Whether a waiver accepts the violation."""
+        waivers = self.options.waivers
+        return waivers is not None and bool(
+            waived((finding,), waivers, self.candidate.name)[0].waived
         )
+
+    def _alone(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        by_gate = {f.gate: replace(f, runner=self.options.runner) for f in found}
+        return tuple(by_gate.get(g.CONTRACT.identifier) or fast.left_out(g) for g in self.gates)
 
     def _at_scale(self, docket: Docket) -> tuple[str, ...]:
         """Runs past 2**16 rows, where the gate of sizes is asked: what was run, in words."""
@@ -473,10 +482,11 @@ class _Trial:
         hung = docket.observations[probe].status is Status.HUNG
         return undecided_reason(docket, probe), hung and slow
 
-    def _no_verdict(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
+    def _no_verdict(
+        self, reason: str, warnings: tuple[str, ...], outcome: Outcome = Outcome.INCONCLUSIVE
+    ) -> Verdict:
         findings = tuple(
-            Finding(gate=g.CONTRACT.identifier, outcome=Outcome.INCONCLUSIVE, reason=reason)
-            for g in self.gates
+            Finding(gate=g.CONTRACT.identifier, outcome=outcome, reason=reason) for g in self.gates
         )
         return Verdict(
             name=self.candidate.name,
