@@ -69,11 +69,12 @@ struct Forward {
     settled(update);
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
-      packed[i / 2] = pack(low_half(packed[i / 2]) - e[i] * update[i],
-                           high_half(packed[i / 2]) - e[i + 1] * update[i + 1]);
+      update[i] = low_half(packed[i / 2]) - e[i] * update[i];
+      update[i + 1] = high_half(packed[i / 2]) - e[i + 1] * update[i + 1];
+      packed[i / 2] = pack(update[i], update[i + 1]);
     }
     products_begin();
-    multiply<4, Major::K>(update, packed, shared_address(stage.inverse), false);  // U'^T
+    multiply<4, Major::K>(update, packed, shared_address(stage.inverse), true);  // U'^T
     products_commit();
     if (Output) {
       products_wait<1>();
@@ -170,7 +171,7 @@ __device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& me
   if (warp < 4) {
     forward_compute<Output>(p, memory, place, keep);
   } else if (warp == LOADING_WARP) {
-    if (first_lane()) load_chunks(p, memory, place, p.v, {Output, Output, false}, false);
+    load_chunks(p, memory, place, p.v, {Output, Output, false}, false, Output);
   } else if (warp <= ROWS_WARP && keep && place.chunk_count > 0) {
     store_states(p, memory, place, warp == STATE_WARP, !Output);
   } else if (warp == OUTPUT_WARP && Output && place.chunk_count > 0) {

@@ -104,10 +104,15 @@ __device__ __forceinline__ void add_relaxed(int* counter) {
   asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-__device__ __forceinline__ int read_acquire(const int* counter) {
+__device__ __forceinline__ int read_relaxed(const int* counter) {
   int found;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(counter) : "memory");
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(counter) : "memory");
   return found;
+}
+
+// What was written before the count that was read is visible after it.
+__device__ __forceinline__ void fence_acquire() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 // ---- named barriers: a subset of the block's threads

@@ -66,6 +66,8 @@ struct Operands {
   bool q, weights, values;
 };
 
+__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
+
 // Four warps of each block release a stage.
 __device__ __forceinline__ void prepare_ring(ScanMemory& memory) {
   if (threadIdx.x == 0) {
@@ -78,15 +80,29 @@ __device__ __forceinline__ void prepare_ring(ScanMemory& memory) {
   cluster_sync();
 }
 
-// One thread fills stages in the order that `reverse` says.
+// How many chunks, `step` and on, are prepared, 32 at most and at least one: one warp waits for it.
+__device__ __forceinline__ int await_prepared(const Parameters& p, const Place& place, int step) {
+  const int chunk = min(step + int(threadIdx.x % 32), place.chunk_count - 1);
+  const int* counter = p.prepared + place.chunk_head(p, chunk);
+  unsigned missing;
+  while ((missing = __ballot_sync(0xffffffffu, read_relaxed(counter) == 0)) & 1) __nanosleep(40);
+  fence_acquire();
+  fence_copies();
+  return missing ? __ffs(missing) - 1 : 32;
+}
+
+// One warp fills stages in the order that `reverse` says; forward, it keeps behind gdn_prepare.
 __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& memory,
                                             const Place& place, const CUtensorMap& rows,
-                                            Operands wanted, bool reverse) {
+                                            Operands wanted, bool reverse, bool behind) {
+  int prepared = 0;
   const uint32_t bytes =
       BLOCK_BYTES * (4 + 2 * wanted.q + wanted.weights + wanted.values) + VECTOR_BYTES;
   for (int step = 0; step < place.chunk_count; step++) {
     const int chunk = reverse ? place.chunk_count - 1 - step : step;
     const int s = step % STAGES, round = step / STAGES;
+    if (behind && step == prepared) prepared += await_prepared(p, place, step);
+    if (!first_lane()) continue;
     if (round > 0) barrier_wait(shared_address(&memory.empty[s]), (round - 1) & 1);
     const uint32_t full = shared_address(&memory.full[s]);
     const Stage& stage = memory.ring[s].stage;
@@ -168,8 +184,7 @@ __device__ __forceinline__ void hand_over(bool state, bool rows, bool out) {
 }
 
 // The other side, one warp. Each store is a group of the warp's first lane.
-__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
-
+//
 // The state's tile [64 channels, K] of a chunk.
 __device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMap& map, int channel,
                                             int chunk_head, bool last) {
