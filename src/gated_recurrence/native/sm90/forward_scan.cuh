@@ -135,7 +135,7 @@ __device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory&
   write_state(scan.state, p.final_state, place, lane);
 }
 
-// One warp stores the states, one the updates; `announce` where another kernel may be waiting.
+// One warp stores the states, or the updates; `announce` where another kernel may be waiting.
 __device__ __forceinline__ void store_states(const Parameters& p, ScanMemory& memory,
                                              const Place& place, bool state, bool announce) {
   named_arrive(state ? STATE_FREE : ROWS_FREE, JOINED);
@@ -152,13 +152,16 @@ __device__ __forceinline__ void store_states(const Parameters& p, ScanMemory& me
   }
 }
 
+// Of the forward pass: the updates, where they are kept, and the output.
 __device__ __forceinline__ void store_output(const Parameters& p, ScanMemory& memory,
-                                             const Place& place) {
+                                             const Place& place, bool keep) {
+  if (keep) named_arrive(ROWS_FREE, JOINED);
   named_arrive(OUT_FREE, JOINED);
   for (int chunk = 0; chunk < place.chunk_count; chunk++) {
+    const bool last = chunk + 1 == place.chunk_count;
+    if (keep) carry_update(p, memory, place.channel, place.chunk_head(p, chunk), last);
     named_sync(OUT_READY, JOINED);
-    carry_rows(p, memory.ring[0].stage.values, p.out, p.out_rows, place, chunk, OUT_FREE,
-               chunk + 1 == place.chunk_count);
+    carry_rows(p, memory.ring[0].stage.values, p.out, p.out_rows, place, chunk, OUT_FREE, last);
   }
 }
 
@@ -171,10 +174,16 @@ __device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& me
   if (warp < 4) {
     forward_compute<Output>(p, memory, place, keep);
   } else if (warp == LOADING_WARP) {
-    load_chunks(p, memory, place, p.v, {Output, Output, false}, false, Output);
-  } else if (warp <= ROWS_WARP && keep && place.chunk_count > 0) {
-    store_states(p, memory, place, warp == STATE_WARP, !Output);
-  } else if (warp == OUTPUT_WARP && Output && place.chunk_count > 0) {
-    store_output(p, memory, place);
+    if (first_lane()) load_chunks(p, memory, place, p.v, {Output, Output, false}, false, Output);
+  } else if (warp == WATCHING_WARP) {
+    if (Output) watch_prepared(p, memory, place);
+  } else if (place.chunk_count == 0) {
+    return;
+  } else if (warp == STATE_WARP) {
+    if (keep) store_states(p, memory, place, true, !Output);
+  } else if (Output) {
+    store_output(p, memory, place, keep);
+  } else {
+    store_states(p, memory, place, false, true);
   }
 }

@@ -188,8 +188,15 @@ __device__ __forceinline__ void load_item(const Parameters& p, Memory& memory, c
   }
 }
 
-// P' and A' of a chunk whose keys and queries are there.
-__device__ __forceinline__ void matrices(const Parameters& p, Memory& memory, const Item& at) {
+// A thread's share of P' and A', eight columns of a row each step.
+constexpr int STEPS = CHUNK * CHUNK / 8 / THREADS;
+struct Matrices {
+  uint4 weights[STEPS], inverse[STEPS];
+};
+
+// Of a chunk whose keys and queries are there.
+__device__ __forceinline__ Matrices matrices(const Parameters& p, Memory& memory) {
+  Matrices found;
   const uint32_t k = shared_address(memory.k), q = shared_address(memory.q);
   const int warp = warp_index() % 4, thread = thread_of_group();
   float keys[32], weights[32];
@@ -235,19 +242,27 @@ __device__ __forceinline__ void matrices(const Parameters& p, Memory& memory, co
   join<2 * TILE>(memory.matrix, warp);
 
 #pragma unroll
-  for (int step = 0; step < CHUNK * 8 / THREADS; step++) {
+  for (int step = 0; step < STEPS; step++) {
     const int i = step * THREADS + thread, row = i / 8, eighth = i % 8;
-    const int64_t to = (int64_t(at.chunk_head) * CHUNK + row) * CHUNK + 8 * eighth;
-    *reinterpret_cast<uint4*>(p.weights_out + to) =
-        *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
+    found.weights[step] = *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
     float x[8];  // without the identity, which the scans add in float32
 #pragma unroll
     for (int j = 0; j < 8; j++) {
       x[j] = 8 * eighth + j == row ? 0.f : memory.matrix[row][8 * eighth + j];
     }
-    const uint4 words =
+    found.inverse[step] =
         make_uint4(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7]));
-    *reinterpret_cast<uint4*>(p.inverse_out + to) = words;
+  }
+  return found;
+}
+
+__device__ __forceinline__ void store(const Parameters& p, const Item& at, const Matrices& found) {
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+    const int64_t to =
+        int64_t(at.chunk_head) * CHUNK * CHUNK + 8 * (step * THREADS + thread_of_group());
+    *reinterpret_cast<uint4*>(p.weights_out + to) = found.weights[step];
+    *reinterpret_cast<uint4*>(p.inverse_out + to) = found.inverse[step];
   }
 }
 
@@ -266,12 +281,14 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS* 
     barrier_init_done();
   }
   const int stride = gridDim.x * GROUPS;
-  int turn = group * gridDim.x + blockIdx.x;
+  int turn = group * gridDim.x + blockIdx.x, stored = -1;
   if (turn < p.chunk_heads && thread == 0) load_item(p, memory, Item(p, turn));
   for (int phase = 0; turn < p.chunk_heads; turn += stride, phase ^= 1) {
     const Item at(p, turn);
     gates(p, memory, at.chunk, at.value_head);
     group_sync();
+    // Only now, when the stores of the item before have had time to arrive: to say so waits for them.
+    if (thread == 0 && stored >= 0) add_release(p.prepared + stored);
     float* vectors = p.vectors + int64_t(at.chunk_head) * 4 * CHUNK;
     vectors[thread] = memory.vectors[0][thread];
     vectors[THREADS + thread] = memory.vectors[2][thread];
@@ -282,14 +299,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS* 
       fence_async();
       group_sync();
     }
-    matrices(p, memory, at);
+    const Matrices found = matrices(p, memory);
     fence_async();  // the copy engine writes where the matrices were
     group_sync();
-    if (thread == 0) {
-      if (turn + stride < p.chunk_heads) load_item(p, memory, Item(p, turn + stride));
-      fence_copies();
-      __threadfence();
-      add_relaxed(p.prepared + at.chunk_head);
-    }
+    if (thread == 0 && turn + stride < p.chunk_heads) load_item(p, memory, Item(p, turn + stride));
+    store(p, at, found);
+    stored = at.chunk_head;
   }
+  group_sync();
+  if (thread == 0 && stored >= 0) add_release(p.prepared + stored);
 }

@@ -219,7 +219,7 @@ __device__ __forceinline__ void reverse_scan(const Parameters& p, ScanMemory& me
   if (warp < 4) {
     reverse_compute(p, memory, place);
   } else if (warp == LOADING_WARP) {
-    load_chunks(p, memory, place, p.d_out, {true, true, true}, true, false);
+    if (first_lane()) load_chunks(p, memory, place, p.d_out, {true, true, true}, true, false);
   } else if (warp <= ROWS_WARP && place.chunk_count > 0) {
     store_gradients(p, memory, place, warp == STATE_WARP);
   }
