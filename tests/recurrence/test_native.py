@@ -78,8 +78,6 @@ def test_the_orders_take_every_sequence_from_its_start_or_its_end() -> None:
     assert sorted(forward) == sorted(backward) == list(range(len(chunks)))
     assert forward == [0, 1, 3, 2, 4, 5, 6]
     assert backward == [0, 2, 6, 1, 5, 4, 3]
-    assert plan.order(sequences, True, 0.5) == [1, 5, 3, 4, 0, 2, 6]
-    assert sorted(plan.order(sequences, True, 0.0)) == list(range(len(chunks)))
 
 
 def test_a_plan_has_each_chunk_with_its_row_in_both_orders() -> None:
@@ -146,7 +144,8 @@ NAMES = ("q", "k", "v", "g", "beta", "initial_state")
 # The bar is the error of the same formulas with bfloat16 operands, over a whole tensor and in its
 # worst (chunk, head). The gates' gradients have few independent errors a chunk (dg, a cumulative sum,
 # hardly more than one), and the worst of a hundred such scatters by a tenth; of the ratio of two, three
-# deviations are one half. So a case has some hundred (chunk, head)s, or its errors would be luck.
+# deviations are one half. At a gate of zero a head's chunks share theirs. So a case has 64 sequences
+# and value heads or more, or its errors would be luck.
 BAR = 1.1
 SCATTER = {"g": 1.5, "beta": 1.5}
 

@@ -171,20 +171,6 @@ class _GatedDeltaRule(torch.autograd.Function):
         return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None, None
 
 
-# How many gradients the whole device takes in the time in which the scans of the states go one chunk
-# on (2.0 us and 49 ns an item on an H200).
-GRADIENTS_A_STEP = 41.0
-
-
-def _at_once(device: torch.device, sequence_heads: int) -> float:
-    """The share of a step's gradients that keep up with the scans, beside which they run. Taken at
-    once they find most of what they read in the L2 cache, which those left for later do not; were
-    all taken in turn, they would fall behind and find none."""
-    every = driver.multiprocessors(device)
-    beside = max(every - 2 * sequence_heads, 0) / every
-    return min(1.0, GRADIENTS_A_STEP * beside / sequence_heads)
-
-
 def _prepare_blocks(call: _Call, scans: int) -> int:
     """As many blocks of PREPARE as there are multiprocessors beside a forward scan's blocks, so that
     the two run at once; all of them where that would leave too few. A cluster is two."""
@@ -229,13 +215,12 @@ def gated_delta_rule(
     recompute_states: bool,
 ) -> tuple[Tensor, Tensor]:
     """o and the final states, of arguments that `checks.check` and `dispatch` have let through."""
-    sequence_heads = q.shape[0] * (len(bounds) - 1) * v.shape[2]
     out, final = _GatedDeltaRule.apply(  # type: ignore[no-untyped-call]
         *(_readable(x) for x in (q, k, v)),
         *(x.float().contiguous() for x in (g, beta)),
         None if initial_state is None else initial_state.float().contiguous(),
         HEAD**-0.5 if scale is None else float(scale),
-        plan(q.shape[0], tuple(bounds), q.device, _at_once(q.device, sequence_heads)),
+        plan(q.shape[0], tuple(bounds), q.device),
         not recompute_states and _will_differentiate(q, k, v, g, beta, initial_state),
     )
     return out, final

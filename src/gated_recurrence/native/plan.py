@@ -16,8 +16,8 @@ from gated_recurrence.core.scan import CHUNK
 class Plan:
     """int32 tables: `sequences` of (batch, first token, tokens, first chunk); and the chunks, each
     eight numbers (batch, first token, tokens, the sequence + 1 where it is its first chunk and else
-    0; its index, three of padding), in two orders: `forward_order`, as the forward scans reach them,
-    all sequences at once, and `order`, in which their gradients are taken."""
+    0; its index, three of padding), in the orders in which scans reach them, all sequences at once:
+    `forward_order` each from its start, `order` each from its end."""
 
     sequences: Tensor
     forward_order: Tensor
@@ -38,33 +38,22 @@ def rows(batch: int, bounds: tuple[int, ...]) -> tuple[list[list[int]], list[lis
     return sequences, chunks
 
 
-def order(sequences: list[list[int]], from_end: bool, at_once: float = 1.0) -> list[int]:
-    """Chunk indices by their distance from the start, or the end, of their sequence.
-
-    Of the distances a share `at_once` comes first; the rest follow, the greatest first.
-    """
-    first: list[tuple[int, int]] = []
-    later: list[tuple[int, int]] = []
+def order(sequences: list[list[int]], from_end: bool) -> list[int]:
+    """Chunk indices by their distance from the start, or the end, of their sequence."""
+    found = []
     for _, _, tokens, start in sequences:
         count = -(-tokens // CHUNK)
-        for i in range(count):
-            found = first if int((i + 1) * at_once) > int(i * at_once) else later
-            found.append((i, start + (count - 1 - i if from_end else i)))
-    first.sort()
-    later.sort(key=lambda pair: (-pair[0], pair[1]))
-    return [chunk for _, chunk in (*first, *later)]
+        found += [(i, start + (count - 1 - i if from_end else i)) for i in range(count)]
+    return [chunk for _, chunk in sorted(found)]
 
 
 @functools.lru_cache(maxsize=64)
-def plan(batch: int, bounds: tuple[int, ...], device: torch.device, at_once: float = 1.0) -> Plan:
-    """The tables on a device; kept, since a training run repeats its shapes.
-
-    `at_once` is the share of the chunks whose gradients are taken while the scans come to them.
-    """
+def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
+    """The tables on a device; kept, since a training run repeats its shapes."""
     sequences, chunks = rows(batch, bounds)
     orders = [
-        [[*chunks[chunk], chunk, 0, 0, 0] for chunk in found]
-        for found in (order(sequences, False), order(sequences, True, at_once))
+        [[*chunks[chunk], chunk, 0, 0, 0] for chunk in order(sequences, from_end)]
+        for from_end in (False, True)
     ]
     tables = [torch.tensor(x, dtype=torch.int32) for x in (sequences, *orders)]
     return Plan(*(table.to(device) for table in tables))

@@ -8,7 +8,7 @@
 namespace {
 
 constexpr int THREADS = 128;  // a group
-constexpr int GROUPS = 5;
+constexpr int GROUPS = THREADS_PREPARE / THREADS;
 constexpr int PITCH =
     CHUNK + 4;  // floats; rows stay 16-byte aligned, columns spread over the banks
 constexpr int TILE = 16;
@@ -162,7 +162,6 @@ __device__ void join(float (&matrix)[CHUNK][PITCH], int warp) {
 }
 
 static_assert(GROUPS * sizeof(Memory) == SHARED_PREPARE);
-static_assert(GROUPS * THREADS == THREADS_PREPARE);
 
 struct Item {
   int4 chunk;  // batch, first token, tokens (1 to 64), -
