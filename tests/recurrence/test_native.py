@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
+import types
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from gated_recurrence import delta_rule, gated_delta_rule
 from gated_recurrence.native import build, dispatch, plan
+from gated_recurrence.native import gated_delta_rule as native
 
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 on_hopper = pytest.mark.skipif(not HOPPER, reason="needs a GPU of compute capability 9.0")
@@ -88,6 +90,24 @@ def test_a_plan_has_each_chunk_with_its_row_in_both_orders() -> None:
         rows = table.tolist()
         assert sorted(row[4] for row in rows) == list(range(len(chunks)))
         assert all(row[:4] == chunks[row[4]] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("chunk_heads", "scans", "blocks"),
+    [
+        (16384, 64, 68),  # beside the scan, on what it leaves
+        (2048, 128, 132),  # it leaves too little: before the scan, on all
+        (2048, 400, 132),
+        (16, 2, 4),  # five chunk-heads a block, blocks in pairs
+        (1, 2, 2),
+    ],
+)
+def test_the_forward_scan_finds_multiprocessors_free_or_follows(
+    monkeypatch: pytest.MonkeyPatch, chunk_heads: int, scans: int, blocks: int
+) -> None:
+    monkeypatch.setattr(native.driver, "multiprocessors", lambda _: 132)
+    call = types.SimpleNamespace(device=None, chunk_heads=chunk_heads)
+    assert native._prepare_blocks(call, scans) == blocks
 
 
 def _disassembler() -> str | None:
