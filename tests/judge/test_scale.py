@@ -169,3 +169,14 @@ def test_where_the_task_itself_is_as_large_a_crash_convicts(zygote: Zygote) -> N
     (finding,) = verify(program, found, options).findings
     assert finding.outcome is Outcome.VIOLATION, finding.reason
     assert "died" in finding.reason
+
+
+def test_a_fault_of_values_is_not_looked_for_among_more_of_them(zygote: Zygote) -> None:
+    """Small results are flushed, which one in ten thousand ordinary ones is too."""
+    body = "return torch.where(x.abs() < 1e-4, 0.0, x)"
+    program, found = kernelbench.from_source(
+        HEAD.format("Model", COPY) + INPUTS, HEAD.format("ModelNew", body), "flush"
+    )
+    gates = ("wrong-value", "shape-dependent")
+    verdict = verify(program, found, Options(zygote=zygote, examine=False, gates=gates))
+    assert [f.gate for f in verdict.violations] == ["wrong-value"]

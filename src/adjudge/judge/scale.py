@@ -55,13 +55,23 @@ def ask(docket: Docket, *, instances: int) -> tuple[str, ...]:
         instances: that one run may launch in the interpreter.
     """
     task = docket.scene.task
-    if state(docket, docket.scene.ordinary) is not State.CLEAN:
+    if state(docket, docket.scene.ordinary) is not State.CLEAN or _wrong_already(docket):
         return ()
     native = docket.scene.native
     at_native = native is not None and state(docket, native) is State.CLEAN
     counting = [s for s in task.symbols if _counts_rows(task, s)]
     wanted = [s for s in counting if not (at_native and s.native >= SIZE)]
     return tuple(f"{s.name} = {SIZE:,} {_asked(docket, s, instances)}" for s in wanted[:MOST])
+
+
+def _wrong_already(docket: Docket) -> bool:
+    """Whether values alone, at whatever sizes, show a fault: among so many more it would show again, and
+    be taken for one of size."""
+    return any(
+        state(docket, probe) is State.BROKEN
+        for probe in docket.observations
+        if set(probe.factors) <= {"distribution"}
+    )
 
 
 def _asked(docket: Docket, symbol: Symbol, instances: int) -> str:
