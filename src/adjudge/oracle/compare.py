@@ -239,6 +239,9 @@ class Judgement:
         with np.errstate(invalid="ignore"):
             error = np.where(finite, np.abs(got - exact), 0.0)
             own = np.where(finite, np.abs(native - exact), 0.0)
+            if oracle.textbook is not None:
+                plain = np.abs(_wide(oracle.textbook[index].data) - exact)
+                own = np.fmax(own, np.where(finite & np.isfinite(plain), plain, 0.0))
         envelope = np.where(finite, oracle.envelope(self._regime, samples, fresh=fresh)[index], 0)
         floor = _FLOORS.get(output.dtype, _FLOOR)
         # One rounding of the result to its own storage is always honest.

@@ -18,7 +18,7 @@ from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import exactly, rules, storage
-from adjudge.oracle.lifted import Annihilating, Lifted, lifting
+from adjudge.oracle.lifted import Annihilating, Lifted, Textbook, lifting
 from adjudge.oracle.regimes import (
     BF16,
     FP16,
@@ -374,9 +374,25 @@ class Oracle:
         ]
 
     @cached_property
+    def textbook(self) -> list[Leaf] | None:
+        """The native answer with composites in their textbook form, where inputs are huge: what then
+        overflows may overflow in an honest kernel too. None where no input is, or it does not answer."""
+        if _with_huge(self._arguments) is None:
+            return None
+        reference = self._make()
+        try:
+            with torch.no_grad(), Textbook():  # type: ignore[no-untyped-call]
+                leaves = self._evaluated(reference, self._arguments.copied())[1]
+        except OutsideDomain:
+            return None
+        shapes = [leaf.data.shape for leaf in leaves]
+        return leaves if shapes == [leaf.data.shape for leaf in self.native] else None
+
+    @cached_property
     def settled(self) -> list[Array]:
         """Where the class of the native answer stays the same with every huge input at the largest
-        finite value: elsewhere an overflow depends on the order of a sum."""
+        finite value, and in the textbook form, and all of them are near the exact one: elsewhere what
+        overflows depends on the order of a sum, or on how a norm is taken."""
         largest = _with_huge(self._arguments)
         if largest is None:
             return [np.ones(leaf.data.shape, dtype=bool) for leaf in self.native]
@@ -385,10 +401,13 @@ class Oracle:
         except OutsideDomain:
             return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.native]
         return [
-            comparing.classes(ours.data) == comparing.classes(theirs.data)
-            if ours.data.shape == theirs.data.shape
-            else np.zeros(ours.data.shape, dtype=bool)
-            for ours, theirs in zip(self.native, leaves, strict=True)
+            _same_class(ours, theirs)
+            & _same_class(ours, plain)
+            & _near(ours, plain)
+            & _near(ours, exact)
+            for ours, theirs, plain, exact in zip(
+                self.native, leaves, self.textbook or self.native, self.exact, strict=True
+            )
         ]
 
     def _lifted_run(self, mode: Lifted, arguments: Arguments | None = None) -> list[Leaf]:
@@ -413,6 +432,22 @@ class Oracle:
     def unsettled(self, found: Regime) -> list[Array] | None:
         """Where an element hangs on a choice that rounding decides; None where none can."""
         return None
+
+
+def _same_class(ours: Leaf, theirs: Leaf) -> Array:
+    if ours.data.shape != theirs.data.shape:
+        return np.zeros(ours.data.shape, dtype=bool)
+    same: Array = comparing.classes(ours.data) == comparing.classes(theirs.data)
+    return same
+
+
+def _near(ours: Leaf, theirs: Leaf) -> Array:
+    """Whether two answers are of one size: an intermediate value that overflows in one of them alone
+    leaves a finite answer that has nothing to do with the other (x / inf is 0)."""
+    a, b = (leaf.data.astype(np.float64) for leaf in (ours, theirs))
+    with np.errstate(invalid="ignore", over="ignore"):
+        far: Array = np.abs(a - b) > 0.5 * np.fmax(np.abs(a), np.abs(b))
+    return ~far
 
 
 def _double(arguments: Arguments) -> Arguments:

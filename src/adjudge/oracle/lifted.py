@@ -145,6 +145,23 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return kwargs
 
 
+class Textbook(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Native evaluation in which composites take their textbook form: a norm squares, adds and takes the
+    root, where the library may have a way round an overflow."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func not in TABLE:
+            return func(*args, **(kwargs or {}))
+        with self:
+            return TABLE[func](*args, **(kwargs or {}))
+
+
 class Annihilating(Lifted):  # type: ignore[no-untyped-call]
     """Float64 evaluation in which zero times anything is zero.
 
