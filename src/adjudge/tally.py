@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from adjudge.dispatch import Uncompiled
 
 
 class Tally:
@@ -37,17 +38,12 @@ class Tally:
             weakref.finalize(storage, self.release, nbytes)
 
 
-class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Counting(Uncompiled):  # type: ignore[no-untyped-call]
     """Tallies what every operation allocates."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tally = Tally()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, and saying so would import torch's compiler: three seconds."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -275,10 +275,9 @@ class Docket:
         given = arguments.copied()
         try:
             with Counting() as counting:
-                kept = answer(reference, given)
+                answer(reference, given)
         except OutsideDomain:
             return None
-        del kept
         peak: int = counting.tally.peak_bytes
         return peak
 

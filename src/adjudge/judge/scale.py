@@ -11,16 +11,13 @@ import contextlib
 import time
 from math import log2, prod
 
-import torch
-
-from adjudge import arrays
 from adjudge.gates.reading import State, state
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.docket import Docket
 from adjudge.observation import Observation
-from adjudge.oracle.lifted import Lifted, lifting
+from adjudge.oracle import Oracle
 from adjudge.probe import Probe, sizes_of
-from adjudge.program import Arguments, OutsideDomain, answer
+from adjudge.program import OutsideDomain
 from adjudge.task import Symbol, Task, merged
 
 #: The size asked: the first odd one past 2**16, and past CUDA's 65,535 blocks along a grid's y and z.
@@ -198,19 +195,6 @@ def _work(builder: CaseBuilder, sizes: dict[str, int]) -> tuple[int, int]:
     """
     probe = Probe(sizes=sizes_of(sizes))
     arguments = builder.arguments(probe)
-    reference = builder.make(probe, arguments)()
-    if isinstance(reference, torch.nn.Module):
-        reference = reference.double()
-    mode = Lifted(torch.float32)
-    with lifting(mode, widening=True):
-        outputs = answer(reference, _double(arguments))
-    returned = sum(prod(t.shape) for _, t in arrays.tensors_in(outputs))
-    return mode.count, mode.read + returned
-
-
-def _double(arguments: Arguments) -> Arguments:
-    def widened(path: str, value: object) -> object:
-        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.double() if floating else value  # type: ignore[attr-defined]
-
-    return arguments.mapped(widened)
+    oracle = Oracle(builder.make(probe, arguments), arguments, generic=True)
+    operations, read = oracle.work
+    return operations, read + sum(leaf.data.size for leaf in oracle.exact)

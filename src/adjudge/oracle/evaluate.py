@@ -147,8 +147,18 @@ class Oracle:
     def long(self) -> bool:
         """Whether a run of the reference takes about a second: it is many operations (a recurrence over
         time), or large ones."""
+        operations, elements = self.work
+        return operations > LONG or elements > HEAVY
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Primitive operations of the reference, and the elements that all of them read.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
         _ = self.exact
-        return self._count > LONG or self._read > HEAVY
+        return self._count, self._read
 
     @cached_property
     def signs_zero(self) -> bool:
@@ -375,7 +385,7 @@ class Oracle:
 
     @cached_property
     def textbook(self) -> list[Leaf] | None:
-        """The native answer with composites in their textbook form, where inputs are huge: what then
+        """The native answer with norms in their textbook form, where inputs are huge: what then
         overflows may overflow in an honest kernel too. None where no input is, or it does not answer."""
         if _with_huge(self._arguments) is None:
             return None

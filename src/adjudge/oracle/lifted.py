@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from adjudge.dispatch import Uncompiled
 from adjudge.oracle import backward, rules
 from adjudge.oracle.decompositions import TABLE
 
@@ -27,6 +27,13 @@ _EXACT = rules.EXACT | backward.EXACT
 #: The spacing of the dtype that a program runs in, where it asks for that (`nn.RMSNorm` without an
 #: epsilon does), and what it gets in float32 or less.
 _FINEST, _OWN = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
+#: Norms, of which the library's own may divide by the largest element first, or square nothing.
+_NORMS = (
+    aten.linalg_vector_norm.default,
+    aten.norm.ScalarOpt_dim,
+    aten.norm.Scalar,
+    aten._cdist_forward.default,
+)
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -39,13 +46,8 @@ def _core() -> dict[Any, Callable[..., Any]]:
     return {op: fn for op, fn in table.items() if isinstance(op, torch._ops.OpOverload)}
 
 
-class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Lifted(Uncompiled):  # type: ignore[no-untyped-call]
     """Float64 evaluation; with `noise`, every primitive operation errs as the regime allows."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, and saying so would import torch's compiler: three seconds."""
-        return False
 
     def __init__(self, native: torch.dtype, noise: rules.Noise | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -145,18 +147,14 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return kwargs
 
 
-class Textbook(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Native evaluation in which composites take their textbook form: a norm squares, adds and takes the
-    root, where the library may have a way round an overflow."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
+class Textbook(Uncompiled):  # type: ignore[no-untyped-call]
+    """Native evaluation in which norms take their textbook form: they square, add and take the root,
+    where the library may have a way round an overflow."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func not in TABLE:
+        if func not in _NORMS:
             return func(*args, **(kwargs or {}))
         with self:
             return TABLE[func](*args, **(kwargs or {}))
