@@ -186,6 +186,7 @@ def generated() -> dict[Path, str]:
     files[HERE / "audits" / "README.md"] = runpy.run_path(str(HERE / "audits" / "page.py"))[
         "page"
     ]()
+    files[HERE / "faults.md"] = runpy.run_path(str(HERE / "fault_page.py"))["page"]()
     measured = classes.measured()
     for name in classes.CLASSES:
         files[HERE / "contracts" / f"{name}.md"] = class_page(name, measured)

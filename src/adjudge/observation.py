@@ -114,6 +114,22 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What the machine code of one kernel asks of one chip."""
+
+    #: The whole demand, or why there is no machine code to read it from.
+    words: str
+    kernel: str = ""
+    chip: str = ""
+    #: What the chip does not have.
+    excesses: tuple[str, ...] = ()
+    #: Loads and stores of registers that did not fit.
+    spills: int = 0
+    #: Whether there is no machine code to read.
+    unread: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     status: Status
     outputs: tuple[OutputTensor, ...] = ()
@@ -145,7 +161,7 @@ class Observation:
     missing: tuple[str, ...] = ()
     #: Outputs that have a cotangent and no graph, by path.
     disconnected: tuple[str, ...] = ()
-    #: Peak bytes allocated by the candidate beyond its inputs.
+    #: Bytes of tensors alive at the peak of the observed call, beyond those alive before it.
     peak_bytes: int = 0
     #: Bytes that the candidate had allocated and not given back, after each call.
     live_bytes: tuple[int, ...] = ()

@@ -120,6 +120,19 @@ class LooserTolerance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What the operation's kernels and calls may take up."""
+
+    #: Chips that every kernel must fit (`static.chips`), and the loads and stores of spilled registers
+    #: that one kernel may have on them.
+    chips: tuple[str, ...] = ()
+    spills: int = 0
+    #: Bytes of tensors alive at the peak of a call, as a multiple of what the reference has; 0 leaves
+    #: them open.
+    memory: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """What the task's author promises to use: the declared scope."""
 
@@ -152,6 +165,7 @@ class Declared:
     subnormals: str = ""
     #: "propagate", or "unspecified": nothing is promised for inputs that hold NaN or infinities.
     nonfinite: str = "propagate"
+    resources: Resources = Resources()
     refusals: tuple[AllowedRefusal, ...] = ()
     looser: tuple[LooserTolerance, ...] = ()
 
@@ -194,7 +208,7 @@ class Candidate:
     #: "module" (construct with the task's init arguments, then call) or "function".
     kind: str = "module"
     path: str = ""
-    #: "triton", "cuda", "torch": what the source seems to be written in.
+    #: "tilelang", "cute", "triton", "cuda" or "torch": what the source seems to be written in.
     language: str = "torch"
     #: Extra files a package-style candidate needs, relative path -> text.
     files: tuple[tuple[str, str], ...] = ()

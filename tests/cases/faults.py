@@ -6,13 +6,18 @@ bodies of `forward(self, x, ...)`; kernels and helpers stand in `top`.
 
 from __future__ import annotations
 
+import tempfile
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from adjudge.contract import Verdict
+from adjudge.contracts.draft import draft
+from adjudge.contracts.file import ContractFile, load
 from adjudge.frontends import kernelbench
 from adjudge.judge.verify import Options, verify
+from adjudge.program import Program
 from adjudge.worker.client import Zygote
 
 
@@ -35,6 +40,10 @@ class Fault:
     broken_top: str = ""
     #: The task demands that a kernel of the candidate's own does the work.
     needs_kernel: bool = False
+    #: What a contract's postcondition declares beyond the reference; there is no contract without.
+    declares: str = ""
+    #: Whether it shows only past 2**16 rows.
+    at_scale: bool = False
 
     def reference_source(self) -> str:
         demand = "REQUIRES_KERNEL = True\n" if self.needs_kernel else ""
@@ -85,7 +94,19 @@ def judged(fault: Fault, half: str, zygote: Zygote, **how: Any) -> Verdict:
     program, candidate = kernelbench.from_source(
         fault.reference_source(), fault.candidate_source(half), f"{fault.identifier}-{half}"
     )
+    if fault.declares:
+        how["contract"] = _contract(fault, program)
     return verify(program, candidate, Options(zygote=zygote, examine=False, **how))
+
+
+def _contract(fault: Fault, program: Program) -> ContractFile:
+    """The contract that is drafted from the reference, with what the case declares."""
+    text = draft(program).replace("[postcondition]", f"[postcondition]\n{fault.declares}")
+    assert fault.declares in text
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "contract.toml"
+        path.write_text(text, encoding="utf-8")
+        return load(path)
 
 
 def shown(verdict: Verdict) -> list[Any]:
@@ -514,6 +535,74 @@ FAULTS: tuple[Fault, ...] = (
         broken="return run(x, False)",
     ),
     Fault(
+        identifier="S19",
+        report="https://github.com/NVIDIA/apex/issues/411",
+        what="the grid is cut to 65,535 rows",
+        gates=("shape-dependent",),
+        at_scale=True,
+        inputs=MATRIX,
+        reference="return x / x.abs().sum(dim=1, keepdim=True)",
+        top="""
+            @triton.jit
+            def normalise(x_ptr, out_ptr, m, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+                i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+                j = tl.arange(0, BLOCK)
+                inside = (i[:, None] < m) & (j[None, :] < n)
+                where = i[:, None] * n + j[None, :]
+                x = tl.load(x_ptr + where, mask=inside, other=0.0).to(tl.float32)
+                total = tl.sum(tl.abs(x), axis=1)
+                tl.store(out_ptr + where, x / total[:, None], mask=inside)
+
+            def run(x, most):
+                x = x.contiguous()
+                m, n = x.shape
+                out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    grid = (triton.cdiv(min(m, most), 256),)
+                    block = triton.next_power_of_2(n)
+                    normalise[grid](x, out, m, n, ROWS=256, BLOCK=block)
+                return out
+        """,
+        correct="return run(x, x.shape[0])",
+        broken="return run(x, 65535)",
+    ),
+    Fault(
+        identifier="S20",
+        report="https://github.com/fla-org/flash-linear-attention/issues/906",
+        what="a mask ends at token 65,536",
+        gates=("shape-dependent",),
+        at_scale=True,
+        arguments="x, gate",
+        inputs=f"{MATRIX}, torch.rand(columns)",
+        reference="return x * torch.sigmoid(gate)",
+        top="""
+            @triton.jit
+            def gated(x_ptr, gate_ptr, out_ptr, m, n, END: tl.constexpr, TOKENS: tl.constexpr,
+                      BLOCK: tl.constexpr):
+                i = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+                j = tl.arange(0, BLOCK)
+                inside = (i[:, None] < m) & (j[None, :] < n)
+                if END:
+                    inside = inside & (i[:, None] < END)
+                gate = tl.load(gate_ptr + j, mask=j < n, other=0.0).to(tl.float32)
+                where = i[:, None] * n + j[None, :]
+                x = tl.load(x_ptr + where, mask=inside, other=0.0).to(tl.float32)
+                tl.store(out_ptr + where, x / (1 + tl.exp(-gate))[None, :], mask=inside)
+
+            def run(x, gate, end):
+                x, gate = x.contiguous(), gate.contiguous()
+                m, n = x.shape
+                out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    block = triton.next_power_of_2(n)
+                    grid = (triton.cdiv(m, 256),)
+                    gated[grid](x, gate, out, m, n, END=end, TOKENS=256, BLOCK=block)
+                return out
+        """,
+        correct="return run(x, gate, 0)",
+        broken="return run(x, gate, 65536)",
+    ),
+    Fault(
         identifier="S21",
         report="https://github.com/NVIDIA/cutlass/issues/3536",
         what="the tail of a sum is dropped for some numbers of tiles",
@@ -630,6 +719,101 @@ FAULTS: tuple[Fault, ...] = (
         reference="return x.sum(dim=0)",
         correct="out = torch.zeros_like(x[0] if len(x) else x.sum(0))\nreturn out.add_(x.sum(0))",
         broken="out = torch.empty_like(x[0] if len(x) else x.sum(0))\nreturn out.add_(x.sum(0))",
+    ),
+    Fault(
+        identifier="S28",
+        report="https://github.com/triton-lang/triton/issues/9230",
+        what="one configuration leaves a hole, which another one fills while they are tuned",
+        gates=("schedule-dependent",),
+        inputs=MATRIX,
+        reference="return x + x",
+        top="""
+            BLOCKS = [triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 64})]
+
+            @triton.autotune(configs=BLOCKS, key=["n"])
+            @triton.jit
+            def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+                offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+                x = tl.load(x_ptr + offsets, mask=offsets < n)
+                tl.store(out_ptr + offsets, x + x, mask=offsets < n)
+
+            def run(x, grid):
+                x = x.contiguous()
+                out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    double[grid](x, out, x.numel())
+                return out
+        """,
+        correct="return run(x, lambda meta: (triton.cdiv(x.numel(), meta['BLOCK']),))",
+        broken="return run(x, lambda meta: (triton.cdiv(x.numel(), 128),))",
+    ),
+    Fault(
+        identifier="S29",
+        report="https://github.com/Dao-AILab/flash-attention/issues/414",
+        what="tiles are summed by atomics, and the bits of a sum hang on which comes first",
+        gates=("nondeterministic",),
+        inputs=MATRIX,
+        reference="return x.sum(dim=0)",
+        top="""
+            @triton.jit
+            def add_rows(x_ptr, out_ptr, m, n, BLOCK: tl.constexpr, ATOMIC: tl.constexpr):
+                j = tl.arange(0, BLOCK)
+                if ATOMIC:
+                    where = tl.program_id(0) * n + j
+                    x = tl.load(x_ptr + where, mask=j < n, other=0.0)
+                    tl.atomic_add(out_ptr + j, x, mask=j < n)
+                else:
+                    total = tl.zeros((BLOCK,), dtype=tl.float32)
+                    for row in range(m):
+                        total += tl.load(x_ptr + row * n + j, mask=j < n, other=0.0)
+                    tl.store(out_ptr + j, total, mask=j < n)
+
+            def run(x, atomic):
+                m, n = x.shape
+                source = x.float().contiguous()
+                out = torch.zeros(n, device=x.device)
+                if x.numel():
+                    block = triton.next_power_of_2(n)
+                    grid = (m if atomic else 1,)
+                    add_rows[grid](source, out, m, n, BLOCK=block, ATOMIC=atomic)
+                return out.to(x.dtype)
+        """,
+        correct="return run(x, False)",
+        broken="return run(x, True)",
+    ),
+    Fault(
+        identifier="S31",
+        report="https://github.com/vllm-project/vllm/issues/48271",
+        what="a block is chosen by the number of rows, and with it the bits of each row",
+        gates=("schedule-dependent",),
+        inputs="torch.randn(24, columns)",
+        declares="batch_invariant = true",
+        reference="return x / torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-6)",
+        top="""
+            @triton.jit
+            def normalise(x_ptr, out_ptr, n, TILES: tl.constexpr, TILE: tl.constexpr):
+                row = tl.program_id(0)
+                squares = tl.zeros((TILE,), dtype=tl.float32)
+                for tile in range(TILES):
+                    j = tile * TILE + tl.arange(0, TILE)
+                    x = tl.load(x_ptr + row * n + j, mask=j < n, other=0.0).to(tl.float32)
+                    squares += x * x
+                root = tl.sqrt(tl.sum(squares, axis=0) / n + 1e-6)
+                for tile in range(TILES):
+                    j = tile * TILE + tl.arange(0, TILE)
+                    x = tl.load(x_ptr + row * n + j, mask=j < n, other=0.0).to(tl.float32)
+                    tl.store(out_ptr + row * n + j, x / root, mask=j < n)
+
+            def run(x, tile):
+                x = x.contiguous()
+                m, n = x.shape
+                out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    normalise[(m,)](x, out, n, TILES=triton.cdiv(n, tile), TILE=tile)
+                return out
+        """,
+        correct="return run(x, 16)",
+        broken="return run(x, 16 if x.shape[0] > 16 else 64)",
     ),
     Fault(
         identifier="S36",

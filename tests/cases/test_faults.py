@@ -11,9 +11,11 @@ import pytest
 from adjudge.contract import Standing
 from adjudge.frontends import kernelbench
 from adjudge.frontends.examine import examine
+from adjudge.gates import GATES
 from adjudge.worker.client import Zygote
 
 sys.path.insert(0, str(Path(__file__).parent))
+from catalogue import CLASSES, REPORTS, rows
 from faults import FAULTS, Fault, judged, shown
 
 #: Seconds of probes for a twin where all of them would take too long; the cheap and decisive come first.
@@ -38,6 +40,15 @@ def test_its_twin_is_not(fault: Fault, zygote: Zygote) -> None:
 def test_its_twin_is_sound(fault: Fault, zygote: Zygote) -> None:
     correct = judged(fault, "correct", zygote)
     assert correct.standing is Standing.SOUND, shown(correct)
+
+
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS if fault.at_scale], ids=lambda fault: fault.identifier
+)
+def test_its_twin_is_clean_past_65536_rows_too(fault: Fault, zygote: Zygote) -> None:
+    correct = judged(fault, "correct", zygote, gates=fault.gates)
+    assert correct.standing is Standing.SOUND, shown(correct)
+    assert any("65,537 was asked" in note for f in correct.findings for note in f.notes)
 
 
 FALLBACK = next(fault for fault in FAULTS if fault.identifier == "S47")
@@ -65,5 +76,12 @@ def test_a_task_that_a_constant_passes_is_found_before_the_kernel(
     assert any("a constant would pass" in words for words in found) == doubtful
 
 
-def test_there_are_enough_of_them() -> None:
-    assert len({fault.identifier for fault in FAULTS}) >= 25
+def test_every_report_has_one_row_and_one_class() -> None:
+    identifiers = [row.identifier for row in rows()]
+    assert identifiers == [f"S{number:02}" for number in range(1, REPORTS + 1)]
+    assert sorted(name for members in CLASSES.values() for name in members) == identifiers
+
+
+def test_every_case_names_gates_that_there_are() -> None:
+    known = {g.CONTRACT.identifier for g in GATES}
+    assert {name for row in rows() if isinstance(row, Fault) for name in row.gates} <= known

@@ -103,3 +103,33 @@ def test_the_wide_twin_is_clean(zygote: Zygote, operation: str) -> None:
     options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
     verdict = verify(program, candidate, options)
     assert not verdict.violations
+
+
+HALF = {
+    "matmul": ("a, b", "product(a, b)", "torch.randn(16, 96).half(), torch.randn(96, 16).half()"),
+    "rms norm": (
+        "x",
+        "(x.float() * torch.rsqrt(total(x.float() ** 2) / x.shape[-1] + 1e-6)).half()",
+        "torch.randn(16, 96).half()",
+    ),
+}
+WIDE = """
+def product(a, b):
+    return (a.float() @ b.float()).half()
+"""
+
+
+@pytest.mark.parametrize("operation", HALF)
+@pytest.mark.parametrize("narrow", [WIDE, NARROW["float16 sums"].replace("out.float()\n", "out\n")])
+def test_a_float16_task_keeps_its_sums_in_float32(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch, operation: str, narrow: str
+) -> None:
+    monkeypatch.setitem(OPERATIONS, operation, HALF[operation])
+    program, candidate = kernelbench.from_source(
+        source("Model", operation, WIDE), source("ModelNew", operation, narrow), "half"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    finding = verdict.findings[1]
+    expected = Outcome.PASS if narrow is WIDE else Outcome.VIOLATION
+    assert finding.outcome is expected, finding

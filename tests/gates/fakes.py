@@ -10,7 +10,7 @@ import numpy as np
 
 from adjudge.contract import Finding
 from adjudge.gates.protocol import Comparison, Scene
-from adjudge.observation import Observation, OutputTensor, Status
+from adjudge.observation import Demand, Observation, OutputTensor, Status
 from adjudge.probe import Probe
 from adjudge.task import Candidate, Discovery, Launch, Symbol, Task, TensorSpec
 
@@ -67,6 +67,8 @@ class FakeEvidence:
     rounding: bool = False
     degree: int | None = 1
     zeroed: tuple[int, int] = (0, 4)
+    asked: tuple[Demand, ...] = ()
+    reference_peak: int | None = None
 
     def compare(self, probe: Probe) -> Comparison:
         return self.comparisons.get(probe, WITHIN)
@@ -76,6 +78,12 @@ class FakeEvidence:
 
     def compare_exact(self, probe: Probe) -> Comparison | None:
         return self.owed.get(probe)
+
+    def demands(self, probe: Probe) -> tuple[Demand, ...]:
+        return self.asked
+
+    def reference_bytes(self, probe: Probe) -> int | None:
+        return self.reference_peak
 
     def rounding_explains(self, probe: Probe) -> bool:
         return self.rounding

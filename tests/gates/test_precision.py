@@ -22,8 +22,8 @@ from adjudge.gates import (
     wrong_value,
 )
 from adjudge.gates.protocol import Comparison
-from adjudge.observation import Race
-from adjudge.task import Declared
+from adjudge.observation import Demand, Race
+from adjudge.task import Declared, Resources
 
 RACE = Race(kernel="k", tensor="out", line=7, instances=(0, 1))
 UNEQUAL = Comparison(outcome="value", exact=True, affected=1, total=2)
@@ -169,6 +169,34 @@ def test_memory_that_grows_at_every_call_is_lost(
     calls = replace(evidence.scene.ordinary, history=("same",) * 12)
     evidence.put(calls, answer(1.0, 2.0, live_bytes=alive))
     assert resource_excess.decide(evidence).outcome is outcome
+
+
+FITS = Demand(words="fits", kernel="k", chip="sm_90", spills=2)
+TOO_LARGE = replace(FITS, excesses=("asks for 300,000 bytes of shared memory",))
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "peak", "signature"),
+    [
+        (Resources(chips=("sm_90",), spills=2), FITS, 0, ""),
+        (Resources(chips=("sm_90",)), FITS, 0, "spills"),
+        (Resources(chips=("sm_90",), spills=2), TOO_LARGE, 0, "excess"),
+        (Resources(memory=1.5), None, 150, ""),
+        (Resources(memory=1.5), None, 151, "memory"),
+    ],
+)
+def test_declared_resources_are_held_to(
+    evidence: FakeEvidence, resources: Resources, asked: Demand | None, peak: int, signature: str
+) -> None:
+    declared = Declared(resources=resources)
+    evidence.scene = replace(evidence.scene, task=replace(evidence.scene.task, declared=declared))
+    evidence.asked = (asked,) if asked else ()
+    evidence.reference_peak = 100
+    evidence.put(evidence.scene.ordinary, answer(1.0, 2.0, peak_bytes=peak, launches=(LAUNCH,)))
+    calls = replace(evidence.scene.ordinary, history=("same",) * 12)
+    evidence.put(calls, answer(1.0, 2.0, live_bytes=(8,) * 13))
+    finding = resource_excess.decide(evidence)
+    assert (finding.violation.signature if finding.violation else "") == signature
 
 
 @pytest.mark.parametrize(("kernel", "outcome"), [(True, "violation"), (False, "not_applicable")])

@@ -46,7 +46,7 @@ def test_bytes_never_change() -> None:
     assert state.hexdigest() == DIGEST
 
 
-DIGEST = "6e781dc6b0051d2b6f8ec0c445aac7fb0c2e19ac1c31ddb04a53e1f14469d843"
+DIGEST = "65ef6cdbe3b2d8c7207f9d088c589206635dc7e25aa26d90168907110b506894"
 
 
 @given(

@@ -296,3 +296,10 @@ def test_an_exponential_by_powers_of_two_is_honest() -> None:
     powers = torch.exp2(x * torch.tensor(1.4426950408889634))
     assert oracle(torch.exp, x).compare(observed(powers), "fp32").ok
     assert oracle(torch.exp, x).compare(observed(powers * (1 + 2**-16)), "fp32").broken
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1e-4])
+def test_an_epsilon_left_to_the_dtype_is_the_native_ones(scale: float) -> None:
+    x = drawn(8, 64) * scale
+    made = oracle(torch.nn.RMSNorm(64).forward, x)
+    assert np.abs(made.exact[0].data - made.native[0].data).max() < 1e-6

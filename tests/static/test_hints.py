@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from adjudge.static.hints import RULES, hints
+from adjudge.static.hints import _IN_CUDA, RULES, hints
 
 HEAD = """
 import base64, codecs, contextlib, functools, gc, importlib, inspect, os, sys, threading, time
@@ -96,6 +96,86 @@ HACKS = [
     ("less-precise", "@triton.jit\ndef k(a):\n    return tl.dot(a, a, out_dtype=tl.float16)\n"),
 ]
 
+#: Three hacks that published checkers have names for, as own samples, each beside code that is like it
+#: and keeps nothing between calls.
+REPLAYED = [
+    (
+        "last-call-replay",
+        {"keeps-state"},
+        forward(
+            """
+            if self.last is None or self.last[0].shape != x.shape:
+                self.last = (x, x + 1)
+            return self.last[1]
+            """
+        ),
+        forward("last = x[..., -1:]\nreturn x - last"),
+    ),
+    (
+        "last-call-replay, of the class",
+        {"keeps-state"},
+        forward("ModelNew.last = x + 1\nreturn ModelNew.last"),
+        "class ModelNew(nn.Module):\n    last = 1\n\n    def forward(self, x):\n"
+        "        return x + ModelNew.last\n",
+    ),
+    (
+        "last-call-replay, in a list",
+        {"keeps-state"},
+        "KEPT = []\n" + forward("if not KEPT:\n    KEPT.append(x + 1)\nreturn KEPT[0]"),
+        forward(
+            "parts = []\nfor row in x.split(1):\n    parts.append(row + 1)\nreturn torch.cat(parts)"
+        ),
+    ),
+    (
+        "last-call-replay, in a default",
+        {"keeps-state"},
+        "def run(x, kept=[]):\n    kept.append(x + 1)\n    return kept[0]\n",
+        "def run(x, kept=None):\n    kept = []\n    kept.append(x + 1)\n    return kept[0]\n",
+    ),
+    (
+        "partial-graph-key",
+        {"keeps-state", "side-stream"},
+        forward(
+            """
+            if x.shape not in self.graphs:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    self.out = double(x)
+                self.graphs[x.shape] = graph
+            self.graphs[x.shape].replay()
+            return self.out
+            """
+        ),
+        "BLOCKS = {torch.float32: 64, torch.float16: 128}\n"
+        + forward(
+            """
+            out = torch.empty_like(x)
+            double[(1,)](x, out, x.numel(), BLOCK=BLOCKS[x.dtype])
+            return out
+            """
+        ),
+    ),
+    (
+        "preprocess-cache",
+        {"keeps-state"},
+        forward(
+            "if self.packed is None:\n    self.packed = self.weight.t().contiguous()\n"
+            "return x @ self.packed"
+        ),
+        "class ModelNew(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+        "        self.weight = nn.Parameter(torch.ones(n, n))\n        self._pack()\n\n"
+        "    def _pack(self):\n        self.packed = self.weight.t().contiguous()\n\n"
+        "    def forward(self, x):\n        return x @ self.packed\n",
+    ),
+    (
+        "preprocess-cache, by shape",
+        {"keeps-state"},
+        "PACKED = {}\n"
+        + forward("PACKED.setdefault(x.shape, x.half())\nreturn PACKED[x.shape] + 1"),
+        forward("packed = x.half()\nreturn packed + 1"),
+    ),
+]
+
 ORDINARY = [
     forward("if x.numel() == 0:\n    return torch.empty_like(x)\nreturn x + 1"),
     forward("self.h0 = self.h0.to(x.device)\nreturn x + self.h0"),
@@ -138,6 +218,86 @@ def test_a_hack_is_pointed_at(rule: str, body: str) -> None:
 @pytest.mark.parametrize("body", ORDINARY)
 def test_ordinary_code_is_left_alone(body: str) -> None:
     assert hints(HEAD + body) == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "hack", "alike"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED]
+)
+def test_what_is_replayed_is_pointed_at_and_what_is_like_it_is_not(
+    rules: set[str], hack: str, alike: str
+) -> None:
+    assert {hint.rule for hint in hints(HEAD + hack)} == rules
+    assert hints(HEAD + alike) == ()
+
+
+#: Rule -> lines of CUDA C++ that its pattern names, and lines like them that it must leave alone.
+IN_CUDA = {
+    "starts-work": (
+        ["std::thread t(work);", "pthread_create(&t, 0, work, 0);", 'system("true");'],
+        ["int thread = threadIdx.x;", "int forks = 2;", "my_system(x);"],
+    ),
+    "side-stream": (
+        [
+            "cudaStreamCreateWithFlags(&s, 1);",
+            "c10::cuda::getStreamFromPool();",
+            "cudaGraphLaunch(g, s);",
+        ],
+        ["auto s = at::cuda::getCurrentCUDAStream();", "cudaStreamSynchronize(s);"],
+    ),
+    "reads-machine": (
+        ['getenv("HOME");', "std::ifstream f(path);", "dlopen(path, 1);"],
+        ["int reopened = 1;", "is_open = true;"],
+    ),
+    "walks-stack": (
+        ["PyEval_GetFrame();", "PyFrame_GetBack(f);", "backtrace(b, 9);"],
+        ["int my_backtraces = 0;", "PyObject* o;"],
+    ),
+    "reads-clock": (
+        ["auto t = std::chrono::steady_clock::now();", "cudaEventElapsedTime(&t, a, b);"],
+        ["int clock_rate = 1;", "long time = 0;"],
+    ),
+    "patches": (
+        ['PyObject_SetAttrString(m, "equal", f);', "mprotect(p, n, 7);"],
+        ["PyObject_GetAttrString(m, name);", "bool protect = true;"],
+    ),
+    "keeps-state": (
+        ["static torch::Tensor last;", "static std::unordered_map<int, int> m;"],
+        [
+            "static const int width = 4;",
+            "static constexpr float scale = 2.f;",
+            "torch::Tensor last;",
+        ],
+    ),
+    "pointer-key": (
+        ["if (x.data_ptr() == last) return out;", "if (x.data_ptr<float>() != last) return out;"],
+        ["f<<<1, 1>>>(x.data_ptr<float>());", "auto p = x.data_ptr();"],
+    ),
+}
+
+
+def in_cuda(line: str) -> set[str]:
+    """Rules that point at a function of CUDA C++ that holds the line."""
+    code = f"void f(torch::Tensor x) {{\n  {line}\n}}"
+    text = (
+        f"from torch.utils.cpp_extension import load_inline\nm = load_inline('m', '', {code!r})\n"
+    )
+    return {hint.rule for hint in hints(text)}
+
+
+@pytest.mark.parametrize("rule", IN_CUDA)
+def test_each_pattern_of_cuda_names_what_it_should(rule: str) -> None:
+    named, alike = IN_CUDA[rule]
+    for line in named:
+        assert in_cuda(line) == {rule}, line
+        # In a comment or a string nothing happens.
+        assert in_cuda(f"// {line}") == set()
+        assert in_cuda(f"/* {line} */") == set()
+    for line in alike:
+        assert in_cuda(line) == set(), line
+
+
+def test_every_pattern_of_cuda_has_lines() -> None:
+    assert set(IN_CUDA) == set(_IN_CUDA)
 
 
 def test_every_rule_has_a_case() -> None:

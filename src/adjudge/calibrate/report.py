@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from adjudge.calibrate.subjects import REASONS
-
 Record = dict[str, Any]
 
 _STYLE = """<style>
@@ -55,7 +53,8 @@ def _head(record: Record) -> Iterator[str]:
         "envelopes: the error of an element over the spread that the oracle derives for it, and the "
         "same in the mean square. The trip point is the smallest injected error that the judge "
         "convicts, by bisection, of one element and of all. A case's place is its distance over the "
-        "nearer of the two: under 1 it is acquitted.",
+        "nearer of the two: under 1 it is acquitted, unless the answer shows without any bound what it "
+        "was kept in (marked exact).",
         "",
         "![places of honest cases and of defects](calibration.svg)",
         "",
@@ -83,9 +82,7 @@ def _wrong(record: Record) -> Iterator[str]:
     for gate, kind, name, over in wrong:
         what = "is convicted" if kind == "honest" else "is not convicted on every seed"
         article = "an honest case" if kind == "honest" else "a defect"
-        words = f"- {gate}: {name}, {article}, {what} (at {_number(over)} of the trip point)"
-        why = REASONS.get((gate, name), "")
-        yield f"{words}: {why}." if why else f"{words}."
+        yield f"- {gate}: {name}, {article}, {what} (at {_number(over)} of the trip point)."
     yield ""
 
 
@@ -118,7 +115,8 @@ def _all(record: Record) -> Iterator[str]:
         for kind in ("honest", "defects"):
             for case in row[kind]:
                 numbers = (case["element"], case["mean_square"], case["over"])
-                yield f"| {case['name']} | {kind} | {' | '.join(map(_number, numbers))} |"
+                told = " | ".join(map(_number, numbers)) + (" (exact)" if case["exact"] else "")
+                yield f"| {case['name']} | {kind} | {told} |"
     yield ""
 
 

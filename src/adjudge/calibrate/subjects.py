@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from adjudge.inputs.levels import DRIFTS
+
 Implementation = Callable[..., Tensor]
 
 
@@ -119,16 +121,6 @@ def _scaled(x: Tensor, extra: float = 0.0, least: float = 1e-12) -> Tensor:
     return x / (x.abs().amax(dim=1, keepdim=True).clamp(min=least) + extra)
 
 
-#: Why a case lies on the wrong side, where that is known.
-REASONS: Mapping[tuple[str, str], str] = {
-    ("dtype-regime", "float16 accumulator"): "adding 256 positive terms in float16 errs as much as "
-    "storing the answer in float16 does, so that no bound on the answer tells the two apart",
-    ("dtype-regime", "bfloat16 between"): "its step is eight times a float16's, and an honest "
-    "answer's own rounding lies more than eight times under the trip point",
-    ("dtype-regime", "last column dropped from the sum"): "one of 256 squares moves the answer by "
-    "about two thousandths, two to four units in the last place of a float16: at the bound itself",
-}
-
 _ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "one after the other": lambda x: running(x, 1),
     "from the end": lambda x: running(x.flip(0), 1),
@@ -220,16 +212,38 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject(
         gate="dtype-regime",
         reference="dtype-regime",
+        # A dropped one of n squares moves the answer by 1 / 2n: storage hides it past 256 columns.
+        sizes={"columns": 128},
         factors={"dtype": "float16"},
         honest=_ordered(_rms),
         defects={
-            "float16 accumulator": lambda x: _rms(x, lambda t: running(t, 1, half)),
             "bfloat16 between": lambda x: _rms(x, lambda t: t.sum(dim=0)).bfloat16().half(),
             "last column dropped from the sum": lambda x: _rms(
                 x, lambda t: without_last(t).sum(dim=0)
             ),
             "epsilon of 1e-2 for 1e-6": lambda x: _rms(x, pairwise, 1e-2),
         },
+    ),
+    Subject(
+        gate="dtype-regime",
+        reference="dtype-regime",
+        sizes={"columns": 128},
+        factors={"dtype": "float16", "distribution": DRIFTS["float16"]},
+        honest=_ordered(_rms),
+        defects={
+            "float16 accumulator": lambda x: _rms(x, lambda t: running(t, 1, half)),
+            "float16 accumulator, from the end": lambda x: _rms(
+                x, lambda t: running(t.flip(0), 1, half)
+            ),
+        },
+    ),
+    Subject(
+        gate="dtype-regime",
+        reference="dtype-regime",
+        sizes={"columns": 128},
+        factors={"dtype": "bfloat16", "distribution": DRIFTS["bfloat16"]},
+        honest=_ordered(_rms),
+        defects={"bfloat16 accumulator": lambda x: _rms(x, lambda t: running(t, 1, brain))},
     ),
     Subject(
         gate="narrow-accumulator",

@@ -24,6 +24,7 @@ from adjudge.calibration import pair
 from adjudge.contract import Kind
 from adjudge.frontends.kernelbench import KernelBenchProgram
 from adjudge.gates import GATES
+from adjudge.gates.protocol import Comparison
 from adjudge.inputs.levels import GAPS, LATTICES
 from adjudge.judge.cases import CaseBuilder, is_generic
 from adjudge.observation import Observation, OutputTensor, Status
@@ -33,6 +34,8 @@ from adjudge.oracle.regimes import regime
 from adjudge.probe import Probe, sizes_of
 
 Array = npt.NDArray[Any]
+#: One case on one seed: its distance, times the trip point, the judge's word.
+Seen = tuple["Distance", float, Comparison]
 Progress = Callable[[str, int, int], None]
 
 #: Seeds of the inputs on which everything is measured.
@@ -64,6 +67,8 @@ class Case:
     over: float
     #: Seeds on which the judge convicts.
     convicted: int
+    #: Whether it needs no bound on the error for that, so that the distance says nothing.
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ class Row:
     @property
     def below_defect(self) -> float:
         """The smallest real defect over the trip point."""
-        return min(case.over for case in self.defects)
+        return min(case.over for case in self.defects if not case.exact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +153,11 @@ class Stage:
         structure = self.oracle.structure
         return Observation(status=Status.ANSWERED, outputs=(output,), structure=structure)
 
+    def judged(self, values: Array) -> Comparison:
+        return self.oracle.compare(self.observation(values), self.required, confirm=True)
+
     def convicts(self, values: Array) -> bool:
-        return self.oracle.compare(self.observation(values), self.required, confirm=True).broken
+        return self.judged(values).broken
 
     def distance(self, values: Array) -> Distance:
         stored = values.astype(self.native.data.dtype).astype(np.float64)
@@ -184,8 +192,8 @@ class Stage:
 def measure(subject: Subject) -> Row:
     """Everything about one gate. Each case is held against the trip points of its own seed; those that
     are told are the lowest of all seeds."""
-    honest: dict[str, list[tuple[Distance, float, bool]]] = {n: [] for n in subject.honest}
-    defects: dict[str, list[tuple[Distance, float, bool]]] = {n: [] for n in subject.defects}
+    honest: dict[str, list[Seen]] = {n: [] for n in subject.honest}
+    defects: dict[str, list[Seen]] = {n: [] for n in subject.defects}
     trips = []
     with torch.no_grad():
         for seed in range(SEEDS):
@@ -203,7 +211,7 @@ def measure(subject: Subject) -> Row:
                 for name, implementation in implementations.items():
                     values = arrays.to_numpy(implementation(*stage.inputs))
                     distance = stage.distance(values)
-                    found[name].append((distance, distance.over(trip), stage.convicts(values)))
+                    found[name].append((distance, distance.over(trip), stage.judged(values)))
     return Row(
         gate=subject.gate,
         regime=stage.required,
@@ -219,7 +227,7 @@ def measure(subject: Subject) -> Row:
 
 def _case(
     name: str,
-    seen: Sequence[tuple[Distance, float, bool]],
+    seen: Sequence[Seen],
     extreme: Callable[[list[float]], float],
 ) -> Case:
     return Case(
@@ -227,7 +235,8 @@ def _case(
         element=extreme([d.element for d, _, _ in seen]),
         mean_square=extreme([d.mean_square for d, _, _ in seen]),
         over=extreme([over for _, over, _ in seen]),
-        convicted=sum(convicted for _, _, convicted in seen),
+        convicted=sum(c.broken for _, _, c in seen),
+        exact=all(c.broken and c.exact and c.outcome == "value" for _, _, c in seen),
     )
 
 

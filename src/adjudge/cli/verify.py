@@ -26,6 +26,7 @@ def verify(
     isolation: common.Isolation = "full",
     runner: common.RunnerName = "interpret",
     chip: Annotated[tuple[str, ...], Parameter(name=["--chip", "-c"])] = (),
+    large: int | None = None,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
 ) -> int:
     """Judge a candidate against its reference.
@@ -50,7 +51,7 @@ def verify(
         Time for the probes together ("5s", "500ms", "2m", or seconds); cheap and decisive gates run
         first, and what is left out is said.
     fast
-        Stop at the first violation; the gates that are then not asked say so.
+        Stop at the first violation that no waiver accepts; the gates that are then not asked say so.
     required
         Precision regime the candidate must meet; derived from the reference if not given.
     scope
@@ -65,6 +66,9 @@ def verify(
     chip
         Also compile for this chip (sm_80, sm_90, sm_100), where a compiler is present, and note what is
         asked of its registers and shared memory; no verdict rests on it. May be repeated.
+    large
+        Triton's program instances that a run past 65,536 rows may launch in the interpreter, where each
+        takes about a millisecond; 3000 if not given. 0 makes no such run. What was not run is said.
     verbose
         Also show provenance and the seconds each stage took.
     """
@@ -94,6 +98,7 @@ def verify(
         advance("loading torch", 0, 0)
         lanes = common.lanes_of(runner)
         from adjudge.frontends import kernelbench
+        from adjudge.judge import scale
         from adjudge.judge.verify import Options
         from adjudge.judge.verify import verify as judge
         from adjudge.worker.client import Zygote
@@ -113,6 +118,7 @@ def verify(
             contract=promised,
             waivers=accepted,
             chips=chips,
+            large=scale.INSTANCES if large is None else large,
         )
         verdict = judge(program, under_judgement, options)
     from adjudge.record import to_json

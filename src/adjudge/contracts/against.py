@@ -13,12 +13,14 @@ from adjudge.contracts.file import DTYPES, ContractFile, output_path
 from adjudge.contracts.reading import near
 from adjudge.contracts.terms import Looser
 from adjudge.errors import UsageError
+from adjudge.inputs import batches
 from adjudge.inputs.sampler import Sampler
-from adjudge.judge.cases import WEIGHT_SEED
+from adjudge.judge.cases import WEIGHT_SEED, CaseBuilder
 from adjudge.judge.declared import beyond
 from adjudge.oracle import REGIMES, Oracle
 from adjudge.oracle.regimes import regime
 from adjudge.oracle.statistics import element_multiple
+from adjudge.probe import Probe, sizes_of
 from adjudge.program import Arguments, OutsideDomain, Program
 from adjudge.symbols import shrunken
 from adjudge.task import SizeScope
@@ -46,7 +48,7 @@ def check(contract: ContractFile, program: Program) -> None:
     except OutsideDomain:
         # The verdict says so of the reference; the contract is not at fault.
         return
-    for mistake in _answers(contract, oracle, arguments):
+    for mistake in (*_answers(contract, oracle, arguments), *_batches(contract, program)):
         raise mistake
 
 
@@ -163,6 +165,31 @@ def _answers(contract: ContractFile, oracle: Oracle, arguments: Arguments) -> It
                 "derived tolerance is wider for every element",
                 todo="Remove it: the derived tolerance is as tight as can be justified.",
             )
+
+
+def _batches(contract: ContractFile, program: Program) -> Iterator[UsageError]:
+    """Batch invariance, where the reference has no rows that could be alone, or mixes them."""
+    if not contract.terms.postcondition.batch_invariant:
+        return
+    here = ["postcondition", "batch_invariant"]
+    symbol = batches.symbol_of(program.task)
+    if symbol is None:
+        yield contract.file.mistake(
+            here,
+            "the reference has no batch: the first axis of its first input has one size only",
+            todo="Remove it, or let get_inputs draw that size from a literal of its own.",
+        )
+        return
+    sizes = shrunken(program)
+    alone = Probe(sizes=sizes_of({**sizes, symbol.name: max(sizes[symbol.name], 2)}), batch="first")
+    try:
+        CaseBuilder(program, by_name=False).build(alone)
+    except OutsideDomain as why:
+        yield contract.file.mistake(
+            here,
+            f"the reference itself cannot keep it: {why}",
+            todo="Remove it: a row of this reference has no answer of its own.",
+        )
 
 
 def _tighter(looser: Looser, oracle: Oracle, name: str) -> bool:

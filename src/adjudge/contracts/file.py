@@ -18,7 +18,8 @@ from adjudge.errors import UsageError
 from adjudge.inputs.levels import LAYOUTS
 from adjudge.oracle import REGIMES
 from adjudge.oracle.regimes import BF16, FP16, FP32
-from adjudge.task import AllowedRefusal, Declared, LooserTolerance, digest_text
+from adjudge.static.chips import CHIPS
+from adjudge.task import AllowedRefusal, Declared, LooserTolerance, Resources, digest_text
 
 #: Float dtypes that a contract may name, and the unit roundoff of a value stored in each.
 DTYPES = {
@@ -74,6 +75,11 @@ class ContractFile:
             determinism=after.determinism,
             subnormals=after.subnormals,
             nonfinite=after.nonfinite,
+            resources=Resources(
+                chips=tuple(after.resources.chips),
+                spills=after.resources.spills,
+                memory=after.resources.memory or 0.0,
+            ),
             refusals=tuple(map(_allowed, scope.refusals)),
             looser=(*map(_looser, terms.tolerance.looser), *_rounded(terms)),
         )
@@ -234,11 +240,30 @@ def _in_conditions(contract: ContractFile) -> Iterator[UsageError]:
             'bits that do not depend on the batch are declared, though determinism is "envelope"',
             "Remove one of them.",
         )
+    yield from _in_resources(contract)
     for name in after.destinations:
         if not name.isidentifier() or after.destinations.count(name) > 1:
             yield post(
                 "destinations", f"{name!r} names no keyword argument of its own", "Rename it."
             )
+
+
+def _in_resources(contract: ContractFile) -> Iterator[UsageError]:
+    asked, wrong = contract.terms.postcondition.resources, contract.file.mistake
+    here = ("postcondition", "resources")
+    yield from _unknown(
+        contract, asked.chips, tuple(c.name for c in CHIPS), (*here, "chips"), "chip"
+    )
+    if asked.spills < 0:
+        yield wrong([*here, "spills"], f"spills is {asked.spills}")
+    if asked.spills and not asked.chips:
+        yield wrong(
+            [*here, "spills"],
+            "spills are limited, and no chip is named on which",
+            todo='Name one: chips = ["sm_90"].',
+        )
+    if asked.memory is not None and not 0 < asked.memory < float("inf"):
+        yield wrong([*here, "memory"], f"memory is {asked.memory}", todo="Give a multiple above 0.")
 
 
 def _in_tolerance(contract: ContractFile) -> Iterator[UsageError]:

@@ -193,6 +193,7 @@ def _postcondition(terms: Terms) -> Iterator[Promise]:
                 waits="gradients",
             ),
         )
+    yield from _resources(terms)
     if after.random:
         yield _left_to(
             "nondeterministic",
@@ -203,6 +204,23 @@ def _postcondition(terms: Terms) -> Iterator[Promise]:
                 judged="values that differ convict nobody",
                 waits="the same seed gives the same draw, and the next call another",
             ),
+        )
+
+
+def _resources(terms: Terms) -> Iterator[Promise]:
+    asked = terms.postcondition.resources
+    if asked.chips:
+        spills = f"at most {asked.spills} spill accesses a kernel"
+        yield Promise(
+            name="postcondition.resources.chips",
+            words=f"{', '.join(asked.chips)}; {spills if asked.spills else 'no spills'}",
+            judged="kernels are compiled for these chips and held to what they have: resource-excess",
+        )
+    if asked.memory is not None:
+        yield Promise(
+            name="postcondition.resources.memory",
+            words=f"{asked.memory:g} times the reference's",
+            judged="the peak of a call is held to it: resource-excess",
         )
 
 

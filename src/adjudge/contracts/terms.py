@@ -70,6 +70,22 @@ class Looser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What the operation's kernels and calls may take up."""
+
+    __pydantic_config__ = CONFIG
+
+    chips: list[str] = field(default_factory=list)
+    """Chips that every kernel must fit in registers, shared memory and tensor memory: "sm_80", "sm_90",
+    "sm_100". Kernels are compiled for them where a compiler is present; no GPU is needed."""
+    spills: int = 0
+    """Loads and stores of spilled registers that one kernel may have on these chips."""
+    memory: float | None = None
+    """Bytes of tensors alive at the peak of a call, as a multiple of what the reference has on the same
+    input; not limited if not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScopePart:
     """What the contract covers."""
 
@@ -132,6 +148,8 @@ class PostconditionPart:
     """Gradients are promised, and parameters may change between calls."""
     random: bool = False
     """The answer is random (dropout, sampling)."""
+    resources: Resources = field(default_factory=Resources)
+    """What the kernels and calls may take up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
+from adjudge.gates.drifting import drifting
 from adjudge.gates.protocol import Evidence, Scene
 from adjudge.gates.reading import decide_values, not_applicable
 from adjudge.inputs.levels import DTYPES
@@ -24,8 +25,10 @@ CONTRACT = Contract(
     "half-precision storage, sums in float32.",
     tolerance="The error envelope of the reference in that dtype.",
     oracle="The reference in float64 on the same half-precision inputs.",
-    measurement="The ordinary run and one of large values in each other dtype.",
-    signature="An element beyond its bound; an answer in another dtype; a crash.",
+    measurement="The ordinary run and one of large values in each other dtype, and in each of half "
+    "precision one with which a sum kept in that dtype drifts.",
+    signature="An element beyond its bound; a float16 answer in which every element is a bfloat16; an "
+    "answer in another dtype; a crash.",
 )
 
 #: Fields of `task.Declared` that this gate judges by.
@@ -36,16 +39,13 @@ def plan(scene: Scene) -> Iterable[Probe]:
     native = {spec.dtype for spec in scene.task.inputs}
     if not native & set(DTYPES):
         return []
-    others = [name for name in DTYPES if name not in native]
     ordinary = scene.ordinary
-    return [
-        ordinary,
-        *(
-            replace(ordinary, dtype=name, distribution=distribution)
-            for name in others
-            for distribution in ("declared", "normal-1000")
-        ),
-    ]
+    planned = [ordinary]
+    for name in (dtype for dtype in DTYPES if dtype not in native):
+        for distribution in ("declared", "normal-1000"):
+            planned.append(replace(ordinary, dtype=name, distribution=distribution))
+        planned += drifting(scene, name, native=False)
+    return planned
 
 
 def decide(evidence: Evidence) -> Finding:

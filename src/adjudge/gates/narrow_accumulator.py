@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
+from adjudge.gates.drifting import drifting
 from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.gates.reading import (
     baseline_unusable,
@@ -32,7 +33,8 @@ CONTRACT = Contract(
     oracle="The reference in float64.",
     measurement="Integers of 13 significant bits against small ones, and the reverse, parameters "
     "drawn alike: products and sums are exact in float32, not in float16, bfloat16 or tf32. Positive "
-    "values of 13 bits, whose lost bits add up. And the precision grade of the ordinary runs.",
+    "values of 13 bits, whose lost bits add up; in half precision, values of which a running sum drops "
+    "the same share. And the precision grade of the ordinary runs.",
     signature="A sum that differs from its exact value; the grade that is met instead.",
 )
 
@@ -53,6 +55,13 @@ def _probes(scene: Scene) -> Iterator[Probe]:
         yield replace(scene.ordinary, distribution=name, weights=weights)
     for name in GAPS:
         yield replace(scene.ordinary, distribution=name)
+    yield from _drifts(scene)
+
+
+def _drifts(scene: Scene) -> list[Probe]:
+    """For tasks in half precision, which the lattice is too wide for."""
+    native = sorted({spec.dtype for spec in scene.task.inputs})
+    return [probe for dtype in native for probe in drifting(scene, dtype, native=True)]
 
 
 def decide(evidence: Evidence) -> Finding:
@@ -67,6 +76,11 @@ def decide(evidence: Evidence) -> Finding:
         below = None
     exact = 0
     found: dict[Probe, Comparison] = {}
+    for probe in _drifts(evidence.scene):
+        if probe in evidence.observations and evidence.observations[probe].answered:
+            drifted = evidence.compare(probe)
+            if drifted.outcome == "value":
+                found[probe] = drifted
     for probe, observation in evidence.observations.items():
         if probe.distribution not in (*LATTICES, *GAPS) or not observation.answered:
             continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adjudge.contract import Contract, Finding
-from adjudge.observation import Observation
+from adjudge.observation import Demand, Observation
 from adjudge.probe import Probe
 from adjudge.task import Candidate, Discovery, Task
 
@@ -116,6 +116,15 @@ class Evidence(Protocol):
 
     def compare(self, probe: Probe) -> Comparison:
         """The observation of `probe` against the oracle, in the regime that the candidate is held to."""
+        ...
+
+    def demands(self, probe: Probe) -> tuple[Demand, ...]:
+        """What the kernels of that run ask of the chips that the task declares: one for each kernel and
+        chip, and for what could not be read."""
+        ...
+
+    def reference_bytes(self, probe: Probe) -> int | None:
+        """Bytes of tensors alive at the peak of the reference's own run; None if it does not answer."""
         ...
 
     @property

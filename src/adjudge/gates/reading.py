@@ -14,7 +14,7 @@ from math import prod
 
 from adjudge.contract import Contract, Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Evidence, Scene
-from adjudge.inputs.levels import CANCELLING, GAPS, LATTICES, SUBNORMAL, SUMS
+from adjudge.inputs.levels import CANCELLING, DRIFTS, GAPS, LATTICES, SUBNORMAL, SUMS
 from adjudge.observation import Observation, Status
 from adjudge.probe import Probe
 
@@ -41,7 +41,10 @@ OWNERS: tuple[tuple[str, str], ...] = (
 #: Levels that belong to another gate than the rest of their factor.
 _LEVELS: dict[tuple[str, str], str] = {
     **{("distribution", name): "cancellation" for name in CANCELLING},
-    **{("distribution", name): "narrow-accumulator" for name in (*LATTICES, *GAPS, *SUMS)},
+    **{
+        ("distribution", name): "narrow-accumulator"
+        for name in (*LATTICES, *GAPS, *SUMS, *DRIFTS.values())
+    },
     **{("distribution", name): "flushes-subnormal" for name in SUBNORMAL},
     ("schedule", "simultaneous"): "schedule-dependent",
     ("weights", "lattice"): "narrow-accumulator",
@@ -118,6 +121,9 @@ def unusual(scene: Scene, probe: Probe) -> tuple[str, ...]:
 def owner(scene: Scene, probe: Probe) -> str:
     """The gate to which a failure of this (reduced) probe belongs."""
     names = unusual(scene, probe)
+    if names and names[0] == "sizes" and probe.distribution in DRIFTS.values():
+        # A drift grows with the length of the sum: the size alone is harmless.
+        return _owner_of(probe, "distribution")
     return _owner_of(probe, names[0]) if names else "wrong-value"
 
 

@@ -34,6 +34,9 @@ GAPS: tuple[str, ...] = ("gap", "gap-turned")
 #: Integers of eight bits, or of four (whose squares have eight), in one draw and ones in the others, so
 #: that what is summed is short and sums are long.
 SUMS: tuple[str, ...] = ("sums-0", "sums-1", "sums-2", "squares-0")
+#: Values a little above one, with which a running sum of float16 (11 bits), or of bfloat16 (8), drifts:
+#: it drops the same share of nearly every term.
+DRIFTS: dict[str, str] = {"float16": "drift-11", "bfloat16": "drift-8"}
 SUBNORMAL: tuple[str, ...] = ("subnormal", "subnormal-16")
 
 #: Every distribution, whichever gate asks for it.
@@ -43,13 +46,17 @@ ALL_DISTRIBUTIONS: tuple[str, ...] = (
     *LATTICES,
     *GAPS,
     *SUMS,
+    *DRIFTS.values(),
     *SUBNORMAL,
 )
 
 #: Distributions on which rounding errors line up, so that the generic square-root law of the envelope
 #: does not hold and a conviction needs the worst-case bound.
 STRUCTURED: frozenset[str] = frozenset(
-    {"zeros", "constant", "one-hot", "sorted", "alternating", "ties", *LATTICES, *GAPS, *SUMS}
+    {
+        *("zeros", "constant", "one-hot", "sorted", "alternating", "ties"),
+        *(*LATTICES, *GAPS, *SUMS, *DRIFTS.values()),
+    }
 )
 
 #: Special values written into the drawn float inputs. "@" gives the place: one element ("first",

@@ -36,6 +36,8 @@ def floats(stream: Stream, shape: Shape, kind: str, distribution: str, number: i
     if kind_of_sum in _SHORT:
         table = _SHORT[kind_of_sum] if number == int(which) else np.ones(1)
         return _choice(table)(stream, count, shape).reshape(shape)
+    if kind_of_sum == "drift":
+        return _drifting(stream, shape, int(which)) if number == 0 else np.ones(shape)
     if distribution in _BY_ROLE:
         first, tables = _BY_ROLE[distribution]
         return _choice(tables[(number + first) % 2])(stream, count, shape).reshape(shape)
@@ -79,6 +81,19 @@ def zipf(stream: Stream, low: int, high: int, count: int) -> npt.NDArray[np.int6
     places = stream.permutation(ranks)
     spread = (high - low) // ranks
     return np.asarray(places[picked] * spread + low, dtype=np.int64)
+
+
+def _drifting(stream: Stream, shape: Shape, bits: int) -> Floats:
+    """1 + d, d such that a sum of the last axis kept in `bits` bits drops d of every term, and twice d
+    of every square, once it has passed half its length: under a quarter of the sum's last unit, which
+    is 2**(ceil(log2 n) - bits), so that twice that is still rounded down."""
+    length = shape[-1] if shape else 1
+    unit = float(2.0 ** (max(length - 1, 0).bit_length() - bits))
+    step = 2.0 ** (1 - bits)
+    wanted = min(0.23 * unit, 0.5) / step
+    steps = np.floor(wanted * (0.95 + 0.1 * stream.uniform(prod(shape))))
+    drawn: Floats = (1.0 + np.maximum(steps, 1.0) * step).reshape(shape)
+    return drawn
 
 
 def _scaled(scale: float, offset: float = 0.0) -> Callable[[Stream, int, Shape], Floats]:

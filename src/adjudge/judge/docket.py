@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+import torch
+
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope
 from adjudge.gates.protocol import Comparison, Scene
@@ -26,12 +29,14 @@ from adjudge.inputs.levels import SUMS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
-from adjudge.observation import Observation, Status
+from adjudge.observation import Demand, Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
-from adjudge.oracle.compare import held_in
 from adjudge.oracle.scaling import degree
+from adjudge.oracle.storage import held_in
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, answer
+from adjudge.static.chips import chip
+from adjudge.tally import Counting
 
 #: Oracles kept alive. Probes that share their values follow each other in a plan, so a handful is
 #: enough; each holds the reference's answers at one point.
@@ -52,6 +57,9 @@ FIRST_FRESH = 1_000
 
 #: Seconds given to a run that should have answered at once, before it counts as a hang.
 PATIENT_SECONDS = 30.0
+
+#: Sizes from here on are outsized: beyond what any probe of a gate's own plan has.
+OUTSIZED = 1 << 15
 
 #: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
@@ -115,6 +123,9 @@ class Docket:
         self._hung: list[tuple[bool, int]] = []
         self._crashes = 0
         self.input_digests: dict[Probe, str] = {}
+        #: Seconds that single runs may take where those of an ordinary one do not fit.
+        self.limits: dict[Probe, float] = {}
+        self._demands: dict[Probe, tuple[Demand, ...]] = {}
         #: Number of the last process started for one run alone.
         self._processes = FIRST_FRESH
 
@@ -150,7 +161,7 @@ class Docket:
                 case = self._case(probe)
                 if case is None:
                     continue
-                running = courier.submit(self.runner.run, case)
+                running = courier.submit(self.runner.run, case, timeout=self.limits.get(probe))
                 if previous is not None:
                     state(self, previous)
                 observation = running.result()
@@ -201,10 +212,12 @@ class Docket:
             return None
         self._processes += 1
         elsewhere = replace(case, probe=replace(probe, process=self._processes))
-        return self.runner.run(elsewhere)
+        return self.runner.run(elsewhere, timeout=self.limits.get(probe))
 
     def record(self, case: Case, observation: Observation) -> None:
         excuse = declared.excuses(self.scene.task.declared, observation, case.probe)
+        if self._outsized(case.probe):
+            excuse = excuse or _too_large(observation)
         if excuse:
             self._skipped[case.probe] = excuse
             return
@@ -260,8 +273,23 @@ class Docket:
         key = self._key(probe)
         if key not in self._comparisons:
             regime = self._regime_of(probe, self.regime)
-            self._comparisons[key] = self._compared(probe, observation, regime)
+            self._comparisons[key] = (
+                Comparison(outcome="undecided", reason="budget: no time was left to compare it")
+                if observation.answered and self._too_late(probe)
+                else self._compared(probe, observation, regime)
+            )
         return self._comparisons[key]
+
+    def _too_late(self, probe: Probe) -> bool:
+        """Whether the time allowed is spent and one evaluation of the reference takes about a second: a
+        comparison draws dozens. What everything rests on is compared all the same."""
+        plain = probe.without(["seed"]) in (self.scene.ordinary, self.scene.native)
+        if self.deadline is None or plain or time.monotonic() < self.deadline:
+            return False
+        try:
+            return self.oracle(probe).long
+        except OutsideDomain:
+            return False
 
     def confirm(self, probe: Probe) -> Comparison:
         """The comparison of `probe`, drawn again from fresh runs if it convicts by a tolerance."""
@@ -286,6 +314,33 @@ class Docket:
             return oracle.compare_exact(self._observations[probe]) if oracle.owes_bits else None
         except OutsideDomain:
             return None
+
+    def demands(self, probe: Probe) -> tuple[Demand, ...]:
+        chips = [chip(name) for name in self.scene.task.declared.resources.chips]
+        if chips and probe not in self._demands:
+            from adjudge.judge.machine import demands
+
+            start = time.perf_counter()
+            self._demands[probe] = demands(
+                self.scene.candidate.source,
+                self._observations[probe].launches,
+                chips,
+                isolation=self.runner.zygote.isolation,
+            )
+            self.timings["machine code"] = time.perf_counter() - start
+        return self._demands.get(probe, ())
+
+    def reference_bytes(self, probe: Probe) -> int | None:
+        arguments = self.builder.arguments(probe)
+        reference = self.builder.make(probe, arguments)()
+        given = arguments.copied()
+        try:
+            with Counting() as counting:
+                answer(reference, given)
+        except OutsideDomain:
+            return None
+        peak: int = counting.tally.peak_bytes
+        return peak
 
     def rounding_explains(self, probe: Probe) -> bool:
         observation = self._observations[probe]
@@ -331,7 +386,16 @@ class Docket:
         try:
             oracle = self.oracle(probe)
             accepted = declared.loosened(promised, oracle, observation)
+            outsized = self._outsized(probe)
+            if outsized:
+                accepted = _normal(accepted, oracle)
             found = oracle.compare(accepted, regime, confirm=confirm, lenient=lenient)
+            if outsized and found.outcome == "value" and oracle.compare(accepted, LOOSEST).ok:
+                return Comparison(
+                    outcome="undecided",
+                    reason="over so many elements, rounding explains the errors: the gates of "
+                    "precision judge them at smaller sizes",
+                )
             if promised.random and found.outcome in ("class", "value"):
                 return Comparison(
                     outcome="undecided",
@@ -353,7 +417,8 @@ class Docket:
             Oracle(
                 self.builder.make(point, arguments),
                 arguments,
-                generic=is_generic(point),
+                # Over so many elements, inputs that are alike may line their errors up.
+                generic=is_generic(point) and not self._outsized(point),
                 seed=point.seed,
             )
             if point.cotangent == "none"
@@ -363,6 +428,14 @@ class Docket:
         if len(self._oracles) > KEPT_ORACLES:
             self._oracles.popitem(last=False)
         return oracle
+
+    def _outsized(self, probe: Probe) -> bool:
+        """Whether some size is far beyond those of other probes: neither the base point nor the task has
+        it, and no contract declares it."""
+        usual = (*self.scene.discovery.base, *self.scene.task.native.items())
+        return any(
+            n >= OUTSIZED and (name, n) not in usual for name, n in probe.sizes
+        ) and not self.scene.is_declared(Probe(sizes=probe.sizes))
 
     def settle_grade(self) -> None:
         """Finds the strictest regime that the ordinary runs meet.
@@ -535,6 +608,12 @@ class View:
     def compare_exact(self, probe: Probe) -> Comparison | None:
         return self._docket.compare_exact(probe)
 
+    def demands(self, probe: Probe) -> tuple[Demand, ...]:
+        return self._docket.demands(probe)
+
+    def reference_bytes(self, probe: Probe) -> int | None:
+        return self._docket.reference_bytes(probe)
+
     def rounding_explains(self, probe: Probe) -> bool:
         return self._docket.rounding_explains(probe)
 
@@ -553,6 +632,36 @@ class View:
 
 def _beyond(comparison: Comparison) -> bool:
     return comparison.outcome == "value" and comparison.beyond_worst_case
+
+
+def _normal(observation: Observation, oracle: Oracle) -> Observation:
+    """The observation with the reference's own values where the truth and the answer are too small for a
+    normal number of their dtype: among so many elements some are, and whether they may become zero is
+    the matter of another gate at any size."""
+    if len(observation.outputs) != len(oracle.native):
+        return observation
+    outputs = []
+    for output, native, exact in zip(observation.outputs, oracle.native, oracle.exact, strict=True):
+        dtype = arrays.torch_dtype(output.dtype)
+        fits = native.dtype == output.dtype and native.data.shape == output.data.shape
+        if dtype.is_floating_point and fits:
+            least = float(torch.finfo(dtype).tiny)
+            got, truth = output.data.astype(np.float64), exact.data.astype(np.float64)
+            small = (np.abs(got) <= least) & (np.abs(truth) <= least)
+            output = replace(output, data=np.where(small, native.data, output.data))
+        outputs.append(output)
+    return replace(observation, outputs=tuple(outputs))
+
+
+def _too_large(observation: Observation) -> str:
+    """Why a run at an outsized point says nothing about the candidate, "" if it does: there, no answer
+    may be a want of time or memory."""
+    raised = observation.raised
+    if raised is not None and "memory" in f"{raised.type} {raised.message}".lower():
+        return f"too little memory: {raised.message}"[:200]
+    if observation.answered or observation.status is Status.RAISED:
+        return ""
+    return f"no answer ({observation.ending or observation.status}), which may be for its size"
 
 
 def _size(probe: Probe) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from adjudge.contract import Hint
+from adjudge.frontends.sources import LANGUAGES, languages
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.machine import has_cuda, machine_code
 from adjudge.judge.runner import Runner
@@ -56,7 +57,11 @@ def inspect(
     sizes: Sizes = ()
     launches: tuple[Launch, ...] = ()
     notes: list[str] = []
-    if source.kernels or not has_cuda(source):
+    others = [LANGUAGES[n] for n in languages(candidate.source) if n in ("tilelang", "cute")]
+    notes += [
+        f"kernels in {name} are not compiled here: their text alone is read" for name in others
+    ]
+    if source.kernels or not (others or has_cuda(source)):
         with running(candidate, options) as runner:
             sizes, observation, notes = _dry_run(program, runner)
         launches = observation.launches

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adjudge.observation import Demand
 from adjudge.static import nvcc
 from adjudge.static.build import Built, CudaJob, Job, build
 from adjudge.static.chips import Chip
@@ -36,21 +37,24 @@ def machine_code(
 
 def demands(
     text: str, launches: Sequence[Launch], chips: Sequence[Chip], *, isolation: str = "full"
-) -> tuple[str, ...]:
-    """What each kernel asks of each chip, one line for both, and what could not be read."""
+) -> tuple[Demand, ...]:
+    """What each kernel asks of each chip, and what could not be read."""
     try:
         source = Source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return (f"the candidate is no Python that can be read: {type(error).__name__}",)
+        words = f"the candidate is no Python that can be read: {type(error).__name__}"
+        return (Demand(words=words, unread=True),)
     built, unread = machine_code(source, launches, chips, isolation=isolation)
-    return (*map(_line, built), *unread)
+    return (*map(_demand, built), *(Demand(words=words, unread=True) for words in unread))
 
 
-def _line(built: Built) -> str:
-    where = f"{built.title[0]} on {built.job.chip.name}"
+def _demand(built: Built) -> Demand:
+    kernel, name = built.title[0], built.job.chip.name
+    where = f"{kernel} on {name}"
     code = built.code
     if code is None:
-        return f"{where}: not compiled: {built.error.splitlines()[0] if built.error else ''}"
+        words = f"{where}: not compiled: {built.error.splitlines()[0] if built.error else ''}"
+        return Demand(words=words, kernel=kernel, chip=name, unread=True)
     asked = (
         f"{code.registers} registers a thread of {code.chip.registers}",
         f"{code.shared:,} bytes of shared memory of {code.chip.shared:,}",
@@ -59,7 +63,14 @@ def _line(built: Built) -> str:
         else "",
         *code.remarks,
     )
-    return f"{where}: {'; '.join(part for part in asked if part)}"
+    return Demand(
+        words=f"{where}: {'; '.join(part for part in asked if part)}",
+        kernel=kernel,
+        chip=name,
+        excesses=code.excesses,
+        # Where the assembler was asked, it tells spills from arrays that are indexed at run time.
+        spills=0 if code.spilled == 0 else code.spills,
+    )
 
 
 def has_cuda(source: Source) -> bool:

@@ -55,6 +55,12 @@ class Scouted:
     #: Why the native point will not be run, or "".
     no_native: str = ""
 
+    @property
+    def ordinary(self) -> Observation:
+        """The run at the base point."""
+        plain = Probe(sizes=self.discovery.base)
+        return next(observation for case, observation in self.runs if case.probe == plain)
+
 
 def scout(
     program: Program, base: Sizes, runner: Runner, *, first_seconds: float = FIRST_SECONDS

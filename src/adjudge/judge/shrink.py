@@ -20,6 +20,9 @@ TRIALS = 40
 FEW = 3
 #: Gates that share the failures at other sizes.
 _BY_SIZE = ("shape-dependent", "order-bound")
+#: Signatures of violations that stay on the run they were found on: a grade, and what the machine code
+#: of a kernel as that run launched it asks of a chip.
+_FIXED = ("precision", "excess", "spills")
 
 
 def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
@@ -27,7 +30,7 @@ def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     if finding.violation is None:
         return finding
     finding = _promoted(docket, gate, finding)
-    if finding.violation is not None and finding.violation.signature != "precision":
+    if finding.violation is not None and finding.violation.signature not in _FIXED:
         # From here on the finding is what `still` gives, which is what a replay will ask for.
         finding = _adopted(finding, _again(docket, gate, finding.violation.probe))
         finding = _smaller(docket, gate, finding)

@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import fast, lanes, leaks, shrink
+from adjudge.judge import fast, lacking, lanes, leaks, scale, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -64,6 +64,9 @@ RUN_SECONDS = 10.0
 #: so many times as long as that before a candidate that hangs at the declared shape is no mere slow one.
 GROWTH, SLACK = 1.5, 4.0
 
+#: The gate that answers for sizes.
+BY_SIZE = "shape-dependent"
+
 Progress = Callable[[str, int, int], None]
 
 
@@ -71,7 +74,7 @@ Progress = Callable[[str, int, int], None]
 class Options:
     #: Seconds for all probes together, or None for the whole battery.
     budget: float | None = None
-    #: Stop at the first violation.
+    #: Stop at the first violation that no waiver accepts.
     fast: bool = False
     #: Identifiers of the gates to run; None runs all.
     gates: tuple[str, ...] | None = None
@@ -99,6 +102,8 @@ class Options:
     contract: ContractFile | None = None
     #: Violations that are accepted, as of `waivers.today`.
     waivers: Waivers | None = None
+    #: Program instances that a run past 2**16 rows may launch in the interpreter; 0 makes no such run.
+    large: int = scale.INSTANCES
     #: Chips whose limits the machine code is held against; what it asks for is noted, and no verdict.
     chips: tuple[Chip, ...] = ()
 
@@ -131,14 +136,12 @@ def verify(program: Program, candidate: Candidate, options: Options | None = Non
 def _check_loaded(candidate: Candidate, runner: Runner) -> None:
     """Raises UsageError: the candidate's file needs what is not here, or judges itself."""
     _, reply = runner.loaded()
-    raised = reply.observation.raised if reply.observation is not None else None
-    where = candidate.path or candidate.name
-    if raised is not None and raised.type == ModuleNotFoundError.__name__:
-        raise UsageError(
-            f"the candidate cannot be loaded: {first_line(raised.message)}",
-            where=where,
-            todo="Install it in the environment that adjudge runs in.",
-        )
+    if reply.observation is None:
+        return
+    absent = lacking.absent_package(candidate, reply.observation)
+    if absent is not None:
+        raise absent
+    raised, where = reply.observation.raised, candidate.path or candidate.name
     if raised is not None and raised.type == NestedVerdict.__name__:
         raise UsageError(
             "the candidate's file calls adjudge.verify while it is loaded",
@@ -268,11 +271,17 @@ class _Trial:
             return self._no_verdict(f"the reference does not answer: {why}", doubts)
         if scouted.no_native:
             doubts = (*doubts, f"the native shape was not run: {scouted.no_native}")
+        absent = lacking.absent_package(self.candidate, scouted.ordinary)
+        if absent is not None:
+            raise absent
+        elsewhere = lacking.gpu(self.candidate, scouted.ordinary, self.options.runner)
+        if elsewhere:
+            return self._no_verdict(elsewhere, doubts, Outcome.NOT_APPLICABLE)
         docket = self._docket(scouted)
         if self.options.fast:
             with self._timed("first violation"):
-                found = fast.first_violation(docket, self.gates, _confirmed)
-            if found is not None:
+                found = fast.first_violation(docket, self.gates, _confirmed, self._accepted)
+            if found:
                 return self._assemble(docket, self._alone(found), doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
@@ -281,9 +290,16 @@ class _Trial:
             else:
                 docket.run(planned, self.options.progress, "probing")
         self.runner.zygote.prepare()
+        sized = self._at_scale(docket)
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
+        findings = tuple(
+            replace(f, notes=(*f.notes, *sized))
+            if f.gate == BY_SIZE and f.outcome is Outcome.PASS
+            else f
+            for f in findings
+        )
         with self._timed("fresh processes"):
             findings = leaks.attributed(docket, findings)
         if self.options.chips:
@@ -291,11 +307,23 @@ class _Trial:
                 findings = self._with_demands(docket, findings)
         return self._assemble(docket, findings, doubts)
 
-    def _alone(self, first: Finding) -> tuple[Finding, ...]:
-        first = replace(first, runner=self.options.runner)
-        return tuple(
-            first if g.CONTRACT.identifier == first.gate else fast.left_out(g) for g in self.gates
+    def _accepted(self, finding: Finding) -> bool:
+        """Whether a waiver accepts the violation."""
+        waivers = self.options.waivers
+        return waivers is not None and bool(
+            waived((finding,), waivers, self.candidate.name)[0].waived
         )
+
+    def _alone(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        by_gate = {f.gate: replace(f, runner=self.options.runner) for f in found}
+        return tuple(by_gate.get(g.CONTRACT.identifier) or fast.left_out(g) for g in self.gates)
+
+    def _at_scale(self, docket: Docket) -> tuple[str, ...]:
+        """Runs past 2**16 rows, where the gate of sizes is asked: what was run, in words."""
+        if all(g.CONTRACT.identifier != BY_SIZE for g in self.gates) or not self.options.large:
+            return ()
+        with self._timed("scale"):
+            return scale.ask(docket, instances=self.options.large)
 
     def _examine(self) -> tuple[str, ...]:
         warnings = self.program.task.warnings
@@ -367,7 +395,7 @@ class _Trial:
                 reason=f"weights {scouted.discovery.weights}",
             )
         else:
-            finding = shrink.settle(docket, g, _confirmed(docket, g))
+            finding = _within_the_runner(docket, shrink.settle(docket, g, _confirmed(docket, g)))
         seconds = time.perf_counter() - begun
         self.timings[name] = seconds
         return replace(finding, seconds=seconds, runner=self.options.runner)
@@ -380,11 +408,13 @@ class _Trial:
         runs = [docket.observations.get(p) for p in (scene.native, scene.ordinary) if p is not None]
         launches = next((run.launches for run in runs if run is not None and run.launches), ())
         self._say("compiling", 0, 1)
-        notes = demands(
+        asked = demands(
             self.candidate.source, launches, self.options.chips, isolation=self.options.isolation
         )
         return tuple(
-            replace(f, notes=(*f.notes, *notes)) if f.gate == "resource-excess" else f
+            replace(f, notes=(*f.notes, *(d.words for d in asked)))
+            if f.gate == "resource-excess"
+            else f
             for f in findings
         )
 
@@ -459,10 +489,11 @@ class _Trial:
         hung = docket.observations[probe].status is Status.HUNG
         return undecided_reason(docket, probe), hung and slow
 
-    def _no_verdict(self, reason: str, warnings: tuple[str, ...]) -> Verdict:
+    def _no_verdict(
+        self, reason: str, warnings: tuple[str, ...], outcome: Outcome = Outcome.INCONCLUSIVE
+    ) -> Verdict:
         findings = tuple(
-            Finding(gate=g.CONTRACT.identifier, outcome=Outcome.INCONCLUSIVE, reason=reason)
-            for g in self.gates
+            Finding(gate=g.CONTRACT.identifier, outcome=outcome, reason=reason) for g in self.gates
         )
         return Verdict(
             name=self.candidate.name,
@@ -558,6 +589,25 @@ def _on_budget(finding: Finding, over: int, asked: int) -> Finding:
     if over and finding.outcome is Outcome.PASS and not said:
         return replace(finding, notes=(*finding.notes, words))
     return finding
+
+
+def _within_the_runner(docket: Docket, finding: Finding) -> Finding:
+    """A gate all of whose runs hang on what this runner cannot know of a GPU does not apply in it, where
+    the ordinary run is answered."""
+    if (
+        finding.outcome is not Outcome.INCONCLUSIVE
+        or state(docket, docket.scene.ordinary) is not State.CLEAN
+    ):
+        return finding
+    unknown = {
+        "; ".join(run.notes)
+        for run in docket.observations.values()
+        if run.status is Status.UNSUPPORTED and run.notes
+    }
+    if finding.reason not in unknown:
+        return finding
+    reason = f"this runner does not know {finding.reason}"
+    return replace(finding, outcome=Outcome.NOT_APPLICABLE, reason=reason)
 
 
 def _confirmed(docket: Docket, g: Gate) -> Finding:

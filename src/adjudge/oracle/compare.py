@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +13,7 @@ from adjudge.gates.protocol import Comparison
 from adjudge.observation import Observation, OutputTensor
 from adjudge.oracle.regimes import Regime
 from adjudge.oracle.rules import BLUR
-from adjudge.oracle.statistics import RMS_MULTIPLE, element_multiple
+from adjudge.oracle.statistics import RMS_MULTIPLE, element_multiple, mean_square_multiple
 
 if TYPE_CHECKING:
     from adjudge.oracle.evaluate import Leaf, Oracle
@@ -91,17 +90,6 @@ def exactly(observation: Observation, exact: list[Leaf]) -> Comparison:
                 exact=True,
             )
     return Comparison(outcome="equal", exact=True)
-
-
-def held_in(observation: Observation) -> str:
-    """The regime of the narrowest accumulator that holds every output as it is, "" if none does: a sum
-    that nothing was done to shows what it was kept in."""
-    for name, dtype in (("bf16xbf16", ml_dtypes.bfloat16), ("fp16xfp16", np.float16)):
-        values = [_wide(o.data) for o in observation.outputs if o.dtype == "float32"]
-        with np.errstate(over="ignore"):
-            if values and all((x == x.astype(dtype).astype(np.float64)).all() for x in values):
-                return name
-    return ""
 
 
 class Judgement:
@@ -251,6 +239,9 @@ class Judgement:
         with np.errstate(invalid="ignore"):
             error = np.where(finite, np.abs(got - exact), 0.0)
             own = np.where(finite, np.abs(native - exact), 0.0)
+            if oracle.textbook is not None:
+                plain = np.abs(_wide(oracle.textbook[index].data) - exact)
+                own = np.fmax(own, np.where(finite & np.isfinite(plain), plain, 0.0))
         envelope = np.where(finite, oracle.envelope(self._regime, samples, fresh=fresh)[index], 0)
         floor = _FLOORS.get(output.dtype, _FLOOR)
         # One rounding of the result to its own storage is always honest.
@@ -267,7 +258,7 @@ class Judgement:
         rms = float(np.sqrt(np.mean(error**2)) / max(rms_envelope, rms_own, 1e-300))
         excess = error / bound
         wrong = excess > 1
-        limit = 1.0 if acquit else math.inf if self._lenient else RMS_MULTIPLE
+        limit = 1.0 if acquit else self._mean_square_limit(index, envelope, samples, fresh=fresh)
         if not wrong.any() and (rms <= limit or acquit):
             return Comparison(
                 outcome="within", rms=rms, excess=float(excess.max()), total=error.size
@@ -295,6 +286,20 @@ class Judgement:
             excluded=self._excluded,
             beyond_worst_case=None if acquit else self._beyond_worst(index, error, wrong),  # type: ignore[arg-type]
         )
+
+    def _mean_square_limit(
+        self, index: int, envelope: Array, samples: int, *, fresh: bool
+    ) -> float:
+        """For the mean-square error over the mean-square envelope. Few runs do not tell how many errors
+        are independent of each other: then only what one alone cannot explain is convicted."""
+        if self._lenient:
+            return math.inf
+        effective = 1.0
+        if samples >= FEWER:
+            squares = (envelope / max(float(envelope.max()), 1e-300)) ** 2
+            shown = self._oracle.effective(self._regime, samples, fresh=fresh)[index]
+            effective = min(shown, float(squares.sum() ** 2 / max((squares**2).sum(), 1e-300)))
+        return mean_square_multiple(samples, min(effective, 1e9))
 
     def _beyond_worst(self, index: int, error: Array, wrong: Array) -> bool:
         """Whether an offending element exceeds three times the worst-case amplitude: honest errors

@@ -17,8 +17,8 @@ from adjudge.gates.protocol import Comparison
 from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
-from adjudge.oracle import exactly, rules
-from adjudge.oracle.lifted import Annihilating, Lifted, lifting
+from adjudge.oracle import exactly, rules, storage
+from adjudge.oracle.lifted import Annihilating, Lifted, Textbook, lifting
 from adjudge.oracle.regimes import (
     BF16,
     FP16,
@@ -70,6 +70,8 @@ class Oracle:
         self._seed = seed
         #: Runs drawn and the sums of their squared deviations, by regime, law and stream.
         self._squares: dict[tuple[str, bool, int], tuple[int, list[Array]]] = {}
+        #: The mean squared deviation of every run, by the same, one list an output.
+        self._means: dict[tuple[str, bool, int], list[list[float]]] = {}
         self.structure = ""
         #: Operations met in runs with errors for which there is no bound.
         self.unruled: set[str] = set()
@@ -145,8 +147,18 @@ class Oracle:
     def long(self) -> bool:
         """Whether a run of the reference takes about a second: it is many operations (a recurrence over
         time), or large ones."""
+        operations, elements = self.work
+        return operations > LONG or elements > HEAVY
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Primitive operations of the reference, and the elements that all of them read.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
         _ = self.exact
-        return self._count > LONG or self._read > HEAVY
+        return self._count, self._read
 
     @cached_property
     def signs_zero(self) -> bool:
@@ -173,9 +185,12 @@ class Oracle:
         if comparing.equal_bits(observation, self.native):
             return Comparison(outcome="equal")
         regime = self._regime(name)
-        return comparing.Judgement(
+        found = comparing.Judgement(
             self, observation, regime, widen=True, confirm=confirm, lenient=lenient
         ).verdict()
+        if found.ok and not lenient:
+            return storage.through_bfloat16(observation, self.native, self.exact) or found
+        return found
 
     def compare_exact(self, observation: Observation) -> Comparison:
         """One observation against the float64 answer, bit for bit.
@@ -274,6 +289,16 @@ class Oracle:
         """
         return self._drawn(found, samples, worst=not self._generic, stream=int(fresh))
 
+    def effective(self, found: Regime, samples: int, *, fresh: bool = False) -> list[float]:
+        """How many independent errors the mean square over each output varies like, from run to run:
+        2 mean**2 / variance (Welch and Satterthwaite). One where a single error reaches all elements.
+        """
+        self.envelope(found, samples, fresh=fresh)
+        return [
+            2 * float(np.mean(m)) ** 2 / max(float(np.var(m, ddof=1)), 1e-300) if any(m) else np.inf
+            for m in self._means[found.name, not self._generic, int(fresh)]
+        ]
+
     def worst(self, found: Regime, samples: int = 8) -> list[Array]:
         """The same under the worst-case law: sqrt(3) turns the spread of a uniform error into its
         amplitude."""
@@ -283,16 +308,19 @@ class Oracle:
         key = (found.name, worst, stream)
         if key not in self._squares:
             self._squares[key] = (0, [np.zeros(leaf.data.shape) for leaf in self.exact])
+            self._means[key] = [[] for _ in self.exact]
         done, squares = self._squares[key]
         for number in range(done, samples):
             seed = (self._seed * 1_000_003 + number + (stream << 20)) & 0x7FFFFFFF
             mode = Lifted(self.dtype, rules.Noise(found, seed, worst=worst))
             leaves = self._lifted_run(mode)
             self.unruled |= mode.unruled
-            for total, leaf, centre in zip(squares, leaves, self.exact, strict=True):
+            for index, (leaf, centre) in enumerate(zip(leaves, self.exact, strict=True)):
                 with np.errstate(all="ignore"):
                     off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
-                    total += np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
+                    squared = np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
+                squares[index] += squared
+                self._means[key][index].append(float(squared.mean()) if squared.size else 0.0)
         runs = max(done, samples)
         self._squares[key] = (runs, squares)
         return [np.sqrt(total / runs) for total in squares]
@@ -356,9 +384,25 @@ class Oracle:
         ]
 
     @cached_property
+    def textbook(self) -> list[Leaf] | None:
+        """The native answer with norms in their textbook form, where inputs are huge: what then
+        overflows may overflow in an honest kernel too. None where no input is, or it does not answer."""
+        if _with_huge(self._arguments) is None:
+            return None
+        reference = self._make()
+        try:
+            with torch.no_grad(), Textbook():  # type: ignore[no-untyped-call]
+                leaves = self._evaluated(reference, self._arguments.copied())[1]
+        except OutsideDomain:
+            return None
+        shapes = [leaf.data.shape for leaf in leaves]
+        return leaves if shapes == [leaf.data.shape for leaf in self.native] else None
+
+    @cached_property
     def settled(self) -> list[Array]:
         """Where the class of the native answer stays the same with every huge input at the largest
-        finite value: elsewhere an overflow depends on the order of a sum."""
+        finite value, and in the textbook form, and all of them are near the exact one: elsewhere what
+        overflows depends on the order of a sum, or on how a norm is taken."""
         largest = _with_huge(self._arguments)
         if largest is None:
             return [np.ones(leaf.data.shape, dtype=bool) for leaf in self.native]
@@ -367,10 +411,13 @@ class Oracle:
         except OutsideDomain:
             return [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.native]
         return [
-            comparing.classes(ours.data) == comparing.classes(theirs.data)
-            if ours.data.shape == theirs.data.shape
-            else np.zeros(ours.data.shape, dtype=bool)
-            for ours, theirs in zip(self.native, leaves, strict=True)
+            _same_class(ours, theirs)
+            & _same_class(ours, plain)
+            & _near(ours, plain)
+            & _near(ours, exact)
+            for ours, theirs, plain, exact in zip(
+                self.native, leaves, self.textbook or self.native, self.exact, strict=True
+            )
         ]
 
     def _lifted_run(self, mode: Lifted, arguments: Arguments | None = None) -> list[Leaf]:
@@ -395,6 +442,22 @@ class Oracle:
     def unsettled(self, found: Regime) -> list[Array] | None:
         """Where an element hangs on a choice that rounding decides; None where none can."""
         return None
+
+
+def _same_class(ours: Leaf, theirs: Leaf) -> Array:
+    if ours.data.shape != theirs.data.shape:
+        return np.zeros(ours.data.shape, dtype=bool)
+    same: Array = comparing.classes(ours.data) == comparing.classes(theirs.data)
+    return same
+
+
+def _near(ours: Leaf, theirs: Leaf) -> Array:
+    """Whether two answers are of one size: an intermediate value that overflows in one of them alone
+    leaves a finite answer that has nothing to do with the other (x / inf is 0)."""
+    a, b = (leaf.data.astype(np.float64) for leaf in (ours, theirs))
+    with np.errstate(invalid="ignore", over="ignore"):
+        far: Array = np.abs(a - b) > 0.5 * np.fmax(np.abs(a), np.abs(b))
+    return ~far
 
 
 def _double(arguments: Arguments) -> Arguments:

@@ -15,15 +15,25 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from adjudge.dispatch import Uncompiled
 from adjudge.oracle import backward, rules
 from adjudge.oracle.decompositions import TABLE
 
 aten = torch.ops.aten
 _RULES = {**rules.SPECIAL, **backward.RULES}
 _EXACT = rules.EXACT | backward.EXACT
+#: The spacing of the dtype that a program runs in, where it asks for that (`nn.RMSNorm` without an
+#: epsilon does), and what it gets in float32 or less.
+_FINEST, _OWN = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
+#: Norms, of which the library's own may divide by the largest element first, or square nothing.
+_NORMS = (
+    aten.linalg_vector_norm.default,
+    aten.norm.ScalarOpt_dim,
+    aten.norm.Scalar,
+    aten._cdist_forward.default,
+)
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -36,13 +46,8 @@ def _core() -> dict[Any, Callable[..., Any]]:
     return {op: fn for op, fn in table.items() if isinstance(op, torch._ops.OpOverload)}
 
 
-class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Lifted(Uncompiled):  # type: ignore[no-untyped-call]
     """Float64 evaluation; with `noise`, every primitive operation errs as the regime allows."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, and saying so would import torch's compiler: three seconds."""
-        return False
 
     def __init__(self, native: torch.dtype, noise: rules.Noise | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -59,6 +64,8 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = self._lift_dtype(kwargs or {}, args)
+        if any(map(_is_finest, args)) and self._native is not torch.float64:
+            args = tuple(_OWN if _is_finest(a) else a for a in args)
         if any(map(_needs_widening, args)):
             args = tree_map(_widened, args)
         if any(map(_needs_widening, kwargs.values())):
@@ -138,6 +145,19 @@ class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if wanted is torch.float32 or (wanted in _FLOATS and wanted is self._native):
             return {**kwargs, "dtype": torch.float64}
         return kwargs
+
+
+class Textbook(Uncompiled):  # type: ignore[no-untyped-call]
+    """Native evaluation in which norms take their textbook form: they square, add and take the root,
+    where the library may have a way round an overflow."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func not in _NORMS:
+            return func(*args, **(kwargs or {}))
+        with self:
+            return TABLE[func](*args, **(kwargs or {}))
 
 
 class Annihilating(Lifted):  # type: ignore[no-untyped-call]
@@ -237,6 +257,10 @@ def _widened(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
         return value.to(torch.float64)
     return value
+
+
+def _is_finest(value: Any) -> bool:
+    return type(value) is float and value == _FINEST
 
 
 def _is_float(value: Any) -> bool:

@@ -16,7 +16,8 @@ FAMILY_RATE = 1e-9
 #: more (a division by a reciprocal, an exponential by exp2). Honest eager programs reach 1.8 in the
 #: mean square over 45 references; dishonest ones start at 4.3.
 SLACK = 2.0
-#: Root-mean-square error over root-mean-square envelope, all elements: between 1.8 and 4.3.
+#: Root-mean-square error over root-mean-square envelope where many elements err independently:
+#: between 1.8 and 4.3.
 RMS_MULTIPLE = 3.5
 
 
@@ -31,6 +32,35 @@ def element_multiple(samples: int, elements: int) -> float:
 @lru_cache(maxsize=256)
 def _multiple(samples: int, bits: int) -> float:
     return SLACK * student_quantile(FAMILY_RATE / (2 << bits), samples)
+
+
+def mean_square_multiple(samples: int, effective: float) -> float:
+    """Bound, in root-mean-square envelopes, on the root-mean-square error of one output.
+
+    RMS_MULTIPLE is for many independent errors. Few that dominate, or one that all elements share
+    (the sum that divides a whole tensor), are as likely to be large as a single normal error is. With
+    n effective errors the mean square is a chi-square over n, its estimate from m runs one over n m,
+    and Chernoff's bound on the ratio of the two exceeding t**2 is exp(-g(t)),
+    g = n / 2 ((m + 1) ln((m + t**2) / (m + 1)) - ln t**2); t is where that is FAMILY_RATE.
+
+    Args:
+        samples: runs that the envelope is estimated from, m.
+        effective: how many independent errors the mean square varies like, n.
+    """
+    return max(RMS_MULTIPLE, SLACK * _mean_square_quantile(samples, max(1, int(effective))))
+
+
+@lru_cache(maxsize=1024)
+def _mean_square_quantile(m: int, n: int) -> float:
+    low, high = 0.0, 60.0  # ln t**2; the bound falls as t grows
+    for _ in range(60):
+        middle = (low + high) / 2
+        exponent = n / 2 * ((m + 1) * log((m + exp(middle)) / (m + 1)) - middle)
+        if exponent < -log(FAMILY_RATE):
+            low = middle
+        else:
+            high = middle
+    return exp(high / 2)
 
 
 def student_quantile(tail: float, degrees: int) -> float:

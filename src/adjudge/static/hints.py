@@ -229,6 +229,11 @@ def _keeps_state(source: Source) -> Found:
                 yield node, f"counts in {ast.unparse(target)}"
             elif isinstance(node, ast.Assign) and _is_kept(source, target, node.value):
                 yield node, f"keeps {ast.unparse(target)} for later calls"
+        match node:
+            case ast.Call(func=ast.Attribute(value=holder, attr=method)) if (
+                method in _FILLS and _is_container(source, node, holder)
+            ):
+                yield node, f"keeps what it puts into {ast.unparse(holder)} for later calls"
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             yield node, f"writes {', '.join(node.names)} of an outer scope"
     for node in source.host:
@@ -236,6 +241,46 @@ def _keeps_state(source: Source) -> Found:
             caches = source.names.paths(node) & {"functools.lru_cache", "functools.cache"}
             for path in caches:
                 yield node, f"uses {path}"
+
+
+#: Methods that leave their argument in what they are called on.
+_FILLS = frozenset("append appendleft extend insert update setdefault copy_".split())
+
+
+def _is_container(source: Source, node: ast.AST, holder: ast.expr) -> bool:
+    """Whether what is filled outlives the call: an attribute of self, a name of the module, or a default
+    value of the function's own."""
+    match holder:
+        case ast.Attribute(value=ast.Name(id="self")):
+            return True
+        case ast.Name(id=name):
+            function = source.function(node)
+            return _is_of_the_module(source, name) or (
+                function is not None and name in _with_defaults(function)
+            )
+    return False
+
+
+def _with_defaults(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Parameters whose default value is a container, made once for all calls."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    pairs = [
+        *zip(reversed(positional), reversed(given.defaults), strict=False),
+        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+    ]
+    return {
+        name.arg for name, default in pairs if isinstance(default, (ast.List, ast.Dict, ast.Set))
+    }
+
+
+def _is_of_the_module(source: Source, name: str) -> bool:
+    """Whether the module itself assigns the name."""
+    return any(
+        isinstance(node, (ast.Assign, ast.AnnAssign))
+        and any(isinstance(t, ast.Name) and t.id == name for t in _targets(node))
+        for node in source.tree.body
+    )
 
 
 def _is_moved(target: ast.expr, value: ast.expr) -> bool:
@@ -258,11 +303,11 @@ def _is_kept(source: Source, target: ast.expr, value: ast.expr | None = None) ->
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"))):
             return True
         case ast.Subscript(value=ast.Name(id=name)):
-            return any(
-                isinstance(node, (ast.Assign, ast.AnnAssign))
-                and any(isinstance(t, ast.Name) and t.id == name for t in _targets(node))
-                for node in source.tree.body
-            )
+            return _is_of_the_module(source, name)
+        case ast.Attribute(value=ast.Name(id=name)):
+            # An attribute of a class or function that the module defines.
+            defined = (ast.ClassDef, ast.FunctionDef)
+            return any(isinstance(n, defined) and n.name == name for n in source.tree.body)
     return False
 
 

@@ -212,6 +212,9 @@ class _Session:
             facts = self._facts(run, run.log)
             status = "unsupported" if raised.pop("unsupported", False) else "raised"
             return {"status": status, **raised, **facts}, -1
+        if run.log is not None and run.log.unsupported:
+            words = list(dict.fromkeys(run.log.unsupported))
+            return {"status": "unsupported", "notes": words, **self._facts(run, run.log)}, -1
         outputs, fd = run.exported()
         reply = {
             "status": "answered",
@@ -233,7 +236,7 @@ class _Session:
         facts: dict[str, Any] = {
             "tampering": list(dict.fromkeys(tampering)),
             "faults": [asdict(f) for f in run.allocations.faults()][:100],
-            "peak_bytes": run.allocations.peak_bytes,
+            "peak_bytes": run.peak_bytes,
             "live_bytes": run.live_bytes,
             "library": sorted(run.allocations.library)[:1000],
         }
@@ -290,6 +293,7 @@ class _Run:
         self.structure = ""
         self.digests: list[str] = []
         self.live_bytes: list[int] = []
+        self.peak_bytes = 0
         self.seconds = 0.0
         self.tampering: list[str] = []
         self._built: Any = None
@@ -325,9 +329,9 @@ class _Run:
         """Bytes allocated and not given back. Objects that refer to each other are collected only where
         memory seems to grow: looking for them takes longer than a call."""
         before = self.live_bytes[-1] if self.live_bytes else 0
-        if len(self.live_bytes) > _KEPT_ALIVE and self.allocations.live_bytes > before:
+        if len(self.live_bytes) > _KEPT_ALIVE and self.allocations.tally.live_bytes > before:
             gc.collect()
-        return self.allocations.live_bytes
+        return self.allocations.tally.live_bytes
 
     def _arguments(self, call: dict[str, Any], placed: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         args = self._session.decoded(call["args"], self._shared)
@@ -354,6 +358,8 @@ class _Run:
     def _call(self, call: dict[str, Any], args: Any, kwargs: Any, last: bool) -> None:
         self.phase = "call"
         cotangents = self._session.decoded(call["cotangents"], self._shared)
+        tally = self.allocations.tally
+        held = tally.peak_bytes = tally.live_bytes
         start = time.perf_counter()
         result = None
         if self._header["gradients"]:
@@ -362,6 +368,7 @@ class _Run:
             result = self._built(*args, **kwargs)
         self._session.runner.wait()
         self.seconds = time.perf_counter() - start
+        self.peak_bytes = tally.peak_bytes - held
         if last:
             self._session.runner.give_back(self._shared)
         self.structure, leaves = self._observed(result)

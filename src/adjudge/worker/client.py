@@ -110,6 +110,8 @@ class Zygote(Closing):
         self._ahead = ahead
         self._next: Brood | None = None
         self._lock = threading.Lock()
+        #: "full" or "none": how what runs a candidate's code is shut in.
+        self.isolation = launch.isolation
         self._channel = launch.channel
         self._channel.settimeout(START_SECONDS)
         try:
@@ -177,6 +179,7 @@ class Zygote(Closing):
                 raise HarnessError(f"the worker's parent process is gone: {error}") from error
         twin = object.__new__(type(self))
         twin.layers, twin.device, twin.model = self.layers, self.device, self.model
+        twin.isolation = self.isolation
         twin.memory, twin.room = self.memory, Room(room) if room else self.room
         twin._launch, twin._ahead, twin._next = None, ahead, None
         twin._lock, twin._channel = threading.Lock(), ours

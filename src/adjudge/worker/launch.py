@@ -67,6 +67,7 @@ class Launch(Closing):
             # The processor's own word is enough: a compiled test of it costs each worker 5 s.
             environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
+        self.isolation = isolation
         command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
         command += [runner, str(share)]
         self._process = subprocess.Popen(

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from adjudge import arrays
 from adjudge.observation import AccessFault
+from adjudge.tally import Tally
 from adjudge.worker.device_face import real_device
 from adjudge.worker.protocol import ALIGN, FILL_BYTES, GUARD
 
@@ -98,7 +99,7 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._fill = FILL_BYTES[fill]
         self._guard = FILL_BYTES[guard]
         self._blocks: list[tuple[torch.Tensor, int, int]] = []
-        self.live_bytes = self.peak_bytes = 0
+        self.tally = Tally()
         #: Operations that computed something, by name.
         self.library: dict[str, int] = {}
 
@@ -116,6 +117,7 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name not in _MOVES:
             self.library[name] = self.library.get(name, 0) + 1
         if func not in _FACTORIES or type(out) is not torch.Tensor:
+            self.tally.made(out, (*args, *kwargs.values()))
             return out
         if out.layout != torch.strided or out.device.type == "meta" or not out.numel():
             return out
@@ -128,17 +130,13 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             block = torch.full((size,), self._guard, dtype=torch.uint8, device=real_device(out))
         except RuntimeError:
+            self.tally.made(out, ())
             return out
         start = GUARD + (-(block.data_ptr() + GUARD)) % ALIGN
         block[start : start + nbytes] = self._fill
         self._blocks.append((block, start, nbytes))
-        self.live_bytes += nbytes
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-
-        def released() -> None:
-            self.live_bytes -= nbytes
-
-        flat = span(block, start, nbytes, out.dtype, released)
+        self.tally.hold(nbytes)
+        flat = span(block, start, nbytes, out.dtype, lambda: self.tally.release(nbytes))
         tensor = flat.as_strided(out.shape, out.stride())
         if value is not None:
             tensor.fill_(value)

@@ -17,7 +17,7 @@ from gated_recurrence.native.build import cubins
 from gated_recurrence.native.kernels import KERNELS, Kernel
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-BFLOAT16, SWIZZLE_128B, PROMOTE_256B = 9, 3, 3  # of CUtensorMapDataType, ...Swizzle, ...L2promotion
+BFLOAT16, SWIZZLE_128B, PROMOTION = 9, 3, 2  # of CUtensorMapDataType, ...Swizzle, ...L2promotion
 BOX = 64  # rows and columns of every box: 128 bytes is the widest swizzle
 
 
@@ -158,7 +158,7 @@ def _encode(
         (c_uint32 * 4)(1, 1, 1, 1),
         c_int(0),
         c_int(SWIZZLE_128B),
-        c_int(PROMOTE_256B),
+        c_int(PROMOTION),
         c_int(0),
     )
     return TensorMap.from_buffer_copy(ctypes.string_at(aligned, ctypes.sizeof(TensorMap)))

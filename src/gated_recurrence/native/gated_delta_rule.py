@@ -1,4 +1,4 @@
-"""Gated DeltaNet on Hopper: five kernels, forward two and backward three.
+"""Gated DeltaNet on Hopper: four kernels, two forward and two backward.
 
 A chunk is 64 tokens of one sequence, a chunk-head one of its value heads; workspaces are padded to
 whole chunks. `sm90/parameters.cuh` says what each field of `Parameters` is.
@@ -16,7 +16,7 @@ from torch import Tensor
 from gated_recurrence.core.scan import CHUNK
 from gated_recurrence.native import driver
 from gated_recurrence.native.driver import TensorMap, copyable, launch
-from gated_recurrence.native.kernels import FORWARD, GATES, GRADIENTS, PREPARE, STATES, Kernel
+from gated_recurrence.native.kernels import FORWARD, GRADIENTS, GROUPS, PREPARE, STATES, Kernel
 from gated_recurrence.native.plan import Plan, plan
 
 HEAD = 128
@@ -24,10 +24,10 @@ HEAD = 128
 ROWS = ("q", "k", "v", "out", "d_out", "d_v")
 TILES = ("inverse", "weights", "update", "state", "d_state")
 POINTERS = (
-    *("sequences", "chunks", "order", "g", "beta", "vectors", "inverse_out", "weights_out"),
+    *("sequences", "forward_order", "order", "g", "beta", "vectors", "inverse_out", "weights_out"),
     *("initial_state", "d_final_state", "final_state", "d_initial_state", "out_rows", "d_v_rows"),
-    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_log_parts", "d_end_parts", "d_value_parts"),
-    *("d_erase_parts", "d_start_parts", "ready", "taken", "d_g", "d_beta"),
+    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_value_parts", "d_start_parts"),
+    *("prepared", "ready", "taken", "d_g", "d_beta"),
 )
 COUNTS = (
     *("heads", "value_heads", "chunk_heads", "sequence_heads"),
@@ -54,13 +54,15 @@ class _Call:
     def __init__(self, q: Tensor, v: Tensor, layout: Plan, scale: float) -> None:
         self.device = q.device
         self._stream = driver.enter(q.device)
-        self.chunk_heads = layout.chunks.shape[0] * v.shape[2]
+        self.chunk_heads = layout.order.shape[0] * v.shape[2]
         self.sequence_heads = layout.sequences.shape[0] * v.shape[2]
         self._fields = fields = Parameters()
         fields.length, fields.heads, fields.value_heads = q.shape[1], q.shape[2], v.shape[2]
         fields.chunk_heads, fields.sequence_heads = self.chunk_heads, self.sequence_heads
         fields.scale = scale
-        self.point(sequences=layout.sequences, chunks=layout.chunks, order=layout.order)
+        self.point(
+            sequences=layout.sequences, forward_order=layout.forward_order, order=layout.order
+        )
 
     def set(self, **counts: int) -> None:
         for name, count in counts.items():
@@ -120,8 +122,11 @@ class _GatedDeltaRule(torch.autograd.Function):
         if states is not None:
             call.map(update=states[0], state=states[1])
         call.set(keep_states=int(keep_states))
-        call.launch(PREPARE, call.chunk_heads)
-        call.launch(FORWARD, 2 * call.sequence_heads)
+        prepared = torch.zeros(call.chunk_heads, dtype=torch.int32, device=v.device)
+        call.point(prepared=prepared)
+        scans = 2 * call.sequence_heads
+        call.launch(PREPARE, _prepare_blocks(call, scans))
+        call.launch(FORWARD, scans)
         kept = states or (None, None)
         ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state, *kept)
         ctx.settings = scale, layout
@@ -147,24 +152,33 @@ class _GatedDeltaRule(torch.autograd.Function):
         call.map(update=update, state=state, d_state=d_state)
         call.point(vectors=vectors, d_v_rows=d_v)
         call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
-        values, erased = (call.floats(2, call.chunk_heads, CHUNK) for _ in range(2))
+        values = call.floats(2, call.chunk_heads, CHUNK)
         starts = call.floats(call.sequence_heads, 8)
-        call.point(d_value_parts=values, d_erase_parts=erased, d_start_parts=starts)
-        ready = torch.zeros(call.chunk_heads + 1, dtype=torch.int32, device=v.device)
-        call.point(ready=ready, taken=ready[-1:])
+        call.point(d_value_parts=values, d_start_parts=starts)
+        # What begins at zero, in one allocation.
+        count = v.shape[0] * v.shape[1] * v.shape[2]
+        zeroes = call.floats(2 * count + call.chunk_heads + 1).zero_()
+        d_g, d_beta = (zeroes[i * count : (i + 1) * count].view(v.shape[:3]) for i in range(2))
+        call.point(ready=zeroes[2 * count :], taken=zeroes[-1:], d_g=d_g, d_beta=d_beta)
         blocks = 2 if kept else 4
         call.set(state_blocks=blocks)
-        parts, ends = call.floats(4, call.chunk_heads, CHUNK), call.floats(4, call.chunk_heads, 4)
-        d_g, d_beta = call.floats(*v.shape[:3]), call.floats(*v.shape[:3])
         d_q, d_k = (_per_value_head(x, v) for x in (q, k))
         wide = d_q.dtype == torch.float32
-        call.point(d_log_parts=parts, d_end_parts=ends, d_g=d_g, d_beta=d_beta)
         call.point(**({"d_q_wide": d_q, "d_k_wide": d_k} if wide else {"d_q": d_q, "d_k": d_k}))
         call.launch(STATES, blocks * call.sequence_heads)
         call.launch(GRADIENTS, min(2 * call.chunk_heads, call.resident(GRADIENTS)))
-        call.launch(GATES, -(-call.chunk_heads // (GATES.threads // 32)))
         d_q, d_k = _over_group(d_q, q), _over_group(d_k, k)
         return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None, None
+
+
+def _prepare_blocks(call: _Call, scans: int) -> int:
+    """As many blocks of PREPARE as there are multiprocessors beside a forward scan's blocks, so that
+    the two run at once; all of them where that would leave too few. A cluster is two."""
+    multiprocessors = driver.multiprocessors(call.device)
+    beside = multiprocessors - scans
+    most = beside if 3 * beside >= multiprocessors else multiprocessors
+    wanted = -(-call.chunk_heads // GROUPS)
+    return min(most // 2 * 2, wanted + wanted % 2)
 
 
 def _per_value_head(x: Tensor, v: Tensor) -> Tensor:

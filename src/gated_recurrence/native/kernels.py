@@ -19,14 +19,15 @@ class Kernel:
     overlaps: bool = False
 
 
+# Chunk-heads that a block of gdn_prepare has in hand, 128 threads for each.
+GROUPS = 5
 # The sources check these sizes against their own structures when they are compiled.
-SHARED = {"PREPARE": 34 * 1024, "SCANS": 221 * 1024, "GRADIENTS": 113 * 1024}
+SHARED = {"PREPARE": GROUPS * 34 * 1024, "SCANS": 221 * 1024, "GRADIENTS": 113 * 1024}
 
-PREPARE = Kernel("gdn_prepare", "gdn_prepare", 128, SHARED["PREPARE"])
-FORWARD = Kernel("gdn_scans", "gdn_forward", 256, SHARED["SCANS"])
+PREPARE = Kernel("gdn_prepare", "gdn_prepare", 128 * GROUPS, SHARED["PREPARE"])
+FORWARD = Kernel("gdn_scans", "gdn_forward", 256, SHARED["SCANS"], overlaps=True)
 STATES = Kernel("gdn_scans", "gdn_states", 256, SHARED["SCANS"])
 GRADIENTS = Kernel("gdn_gradients", "gdn_gradients", 256, SHARED["GRADIENTS"], 2, True)
-GATES = Kernel("gdn_gradients", "gdn_gates", 256)
 
-KERNELS = (PREPARE, FORWARD, STATES, GRADIENTS, GATES)
+KERNELS = (PREPARE, FORWARD, STATES, GRADIENTS)
 SOURCES = tuple(dict.fromkeys(kernel.source for kernel in KERNELS))

@@ -14,12 +14,13 @@ from gated_recurrence.core.scan import CHUNK
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """int32 tables: `sequences` of (batch, first token, tokens, first chunk); `chunks` of (batch,
-    first token, tokens, the sequence + 1 where it is its first chunk and else 0); `order`, the
-    chunks as the backward scans reach them, all sequences at once and each from its end."""
+    """int32 tables: `sequences` of (batch, first token, tokens, first chunk); and the chunks, each
+    eight numbers (batch, first token, tokens, the sequence + 1 where it is its first chunk and else
+    0; its index, three of padding), in the orders in which scans reach them, all sequences at once:
+    `forward_order` each from its start, `order` each from its end."""
 
     sequences: Tensor
-    chunks: Tensor
+    forward_order: Tensor
     order: Tensor
 
 
@@ -37,12 +38,12 @@ def rows(batch: int, bounds: tuple[int, ...]) -> tuple[list[list[int]], list[lis
     return sequences, chunks
 
 
-def backward_order(sequences: list[list[int]]) -> list[int]:
-    """Chunk indices by their distance from the end of their sequence."""
+def order(sequences: list[list[int]], from_end: bool) -> list[int]:
+    """Chunk indices by their distance from the start, or the end, of their sequence."""
     found = []
-    for _, _, tokens, first in sequences:
+    for _, _, tokens, start in sequences:
         count = -(-tokens // CHUNK)
-        found += [(count - 1 - i, first + i) for i in range(count)]
+        found += [(i, start + (count - 1 - i if from_end else i)) for i in range(count)]
     return [chunk for _, chunk in sorted(found)]
 
 
@@ -50,6 +51,9 @@ def backward_order(sequences: list[list[int]]) -> list[int]:
 def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
     """The tables on a device; kept, since a training run repeats its shapes."""
     sequences, chunks = rows(batch, bounds)
-    tables = [torch.tensor(x, dtype=torch.int32).reshape(-1, 4) for x in (sequences, chunks)]
-    order = torch.tensor(backward_order(sequences), dtype=torch.int32)
-    return Plan(*(table.to(device) for table in (*tables, order)))
+    orders = [
+        [[*chunks[chunk], chunk, 0, 0, 0] for chunk in order(sequences, from_end)]
+        for from_end in (False, True)
+    ]
+    tables = [torch.tensor(x, dtype=torch.int32) for x in (sequences, *orders)]
+    return Plan(*(table.to(device) for table in tables))

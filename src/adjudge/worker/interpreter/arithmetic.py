@@ -112,6 +112,13 @@ def saturated(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(np.isnan(wide), info.min, out) if dtype == np.int64 else out
 
 
+def toward_zero(values: Array) -> Array:
+    """float32 to float16, cut: what is finite and too large becomes the largest finite number."""
+    rounded: Array = values.astype(np.float16)
+    cut = np.nextafter(rounded, np.float16(0))
+    return np.where(np.abs(rounded) > np.abs(values), cut, rounded)
+
+
 def flushed(values: Array) -> Array:
     """float32 with subnormals as zeros of their sign."""
     if values.dtype != np.float32:
@@ -157,6 +164,13 @@ def by_torch(name: str) -> Callable[[Array], Array]:
     return call
 
 
+def power(x: Array, y: Array) -> Array:
+    """libdevice's pow, from the logarithm of the base: a subnormal has only its exponent, 2**-127."""
+    tiny = (np.abs(x) < _TINY) & (x != 0) & (x.dtype == np.float32)
+    base = np.where(tiny, np.copysign(np.float32(2.0**-127), x), x)
+    return flushed(np.power(base, y))
+
+
 def rsqrt(x: Array) -> Array:
     return (1 / np.sqrt(flushed(x))).astype(x.dtype)
 
@@ -196,7 +210,7 @@ LIBDEVICE: dict[str, Callable[..., Array]] = {
     "fmin": np.fmin,
     "max": np.maximum,
     "min": np.minimum,
-    "pow": lambda x, y: flushed(np.power(x, y)),
+    "pow": power,
     "powi": np.power,
     "fast_pow": np.power,
     "fast_exp": np.exp,

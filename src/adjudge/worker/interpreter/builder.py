@@ -93,6 +93,10 @@ def _fp_to_fp(self: Any, src: Any, dst_type: Any, rounding: Any) -> Any:
         if rounding == ir.ROUNDING_MODE.RTZ and dst_type.scalar == tl.bfloat16:
             raw = src.data.astype(np.float32).view(np.uint32) >> np.uint32(16)
             return Handle(raw.astype(np.uint16), tl.bfloat16)
+        if rounding == ir.ROUNDING_MODE.RTZ and dst_type.scalar == tl.float16:
+            with np.errstate(all="ignore"):
+                cut = arithmetic.toward_zero(_values(src).astype(np.float32))
+            return Handle(cut, tl.float16)
         return _cast(self, src, dst_type)
     source, target = str(src.dtype.scalar), str(dst_type.scalar)
     if source in arithmetic.FLOAT8:

@@ -9,6 +9,7 @@ import triton.language as tl
 from triton.runtime import interpreter as stock
 
 from adjudge.worker.interpreter import arithmetic
+from adjudge.worker.interpreter.session import current
 
 
 def install() -> None:
@@ -62,11 +63,16 @@ def _sum(self: Any, tensor: Any) -> Any:
 
 
 def _extreme(self: Any, tensor: Any, value: Any, index: Any, least: float) -> Any:
-    """Value and index; a NaN loses every comparison. Which of several equal ones is met first where a
-    NaN stands between them depends on the layout on a GPU; the leftmost is taken."""
+    """Value and index, the leftmost of equal ones; a NaN loses every comparison. Which of equal ones a
+    GPU finds beside a NaN depends on the layout of the block: such a run is not judged."""
     data = tensor.handle.data
-    if data.dtype.kind == "f":
-        data = np.where(np.isnan(data), np.asarray(least, data.dtype), data)
+    lost = np.isnan(data) if data.dtype.kind == "f" else np.zeros(data.shape, dtype=bool)
+    if lost.any():
+        data = np.where(lost, np.asarray(least, data.dtype), data)
+        extremes = (data == value(data, axis=self.axis, keepdims=True)) & ~lost
+        equal = extremes.sum(axis=self.axis) > 1
+        if (equal & lost.any(axis=self.axis)).any():
+            current.log.unsupported.append("which of equal extremes a GPU finds beside a NaN")
     found = value(data, axis=self.axis, keepdims=self.keep_dims)
     place = index(data, axis=self.axis, keepdims=self.keep_dims)
     return self.to_tensor(found, tensor.dtype), self.to_tensor(place, tl.int32)

@@ -40,6 +40,7 @@ class Log:
     launches: list[Launch] = field(default_factory=list)
     faults: list[AccessFault] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
+    #: What a GPU gives here is not known: the run went on and its answer is not judged.
     unsupported: list[str] = field(default_factory=list)
 
 

@@ -69,11 +69,12 @@ struct Forward {
     settled(update);
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
-      packed[i / 2] = pack(low_half(packed[i / 2]) - e[i] * update[i],
-                           high_half(packed[i / 2]) - e[i + 1] * update[i + 1]);
+      update[i] = low_half(packed[i / 2]) - e[i] * update[i];
+      update[i + 1] = high_half(packed[i / 2]) - e[i + 1] * update[i + 1];
+      packed[i / 2] = pack(update[i], update[i + 1]);
     }
     products_begin();
-    multiply<4, Major::K>(update, packed, shared_address(stage.inverse), false);  // U'^T
+    multiply<4, Major::K>(update, packed, shared_address(stage.inverse), true);  // U'^T
     products_commit();
     if (Output) {
       products_wait<1>();
@@ -134,7 +135,7 @@ __device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory&
   write_state(scan.state, p.final_state, place, lane);
 }
 
-// One warp stores the states, one the updates; `announce` where another kernel may be waiting.
+// One warp stores the states, or the updates; `announce` where another kernel may be waiting.
 __device__ __forceinline__ void store_states(const Parameters& p, ScanMemory& memory,
                                              const Place& place, bool state, bool announce) {
   named_arrive(state ? STATE_FREE : ROWS_FREE, JOINED);
@@ -151,13 +152,16 @@ __device__ __forceinline__ void store_states(const Parameters& p, ScanMemory& me
   }
 }
 
+// Of the forward pass: the updates, where they are kept, and the output.
 __device__ __forceinline__ void store_output(const Parameters& p, ScanMemory& memory,
-                                             const Place& place) {
+                                             const Place& place, bool keep) {
+  if (keep) named_arrive(ROWS_FREE, JOINED);
   named_arrive(OUT_FREE, JOINED);
   for (int chunk = 0; chunk < place.chunk_count; chunk++) {
+    const bool last = chunk + 1 == place.chunk_count;
+    if (keep) carry_update(p, memory, place.channel, place.chunk_head(p, chunk), last);
     named_sync(OUT_READY, JOINED);
-    carry_rows(p, memory.ring[0].stage.values, p.out, p.out_rows, place, chunk, OUT_FREE,
-               chunk + 1 == place.chunk_count);
+    carry_rows(p, memory.ring[0].stage.values, p.out, p.out_rows, place, chunk, OUT_FREE, last);
   }
 }
 
@@ -170,10 +174,16 @@ __device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& me
   if (warp < 4) {
     forward_compute<Output>(p, memory, place, keep);
   } else if (warp == LOADING_WARP) {
-    if (first_lane()) load_chunks(p, memory, place, p.v, {Output, Output, false}, false);
-  } else if (warp <= ROWS_WARP && keep && place.chunk_count > 0) {
-    store_states(p, memory, place, warp == STATE_WARP, !Output);
-  } else if (warp == OUTPUT_WARP && Output && place.chunk_count > 0) {
-    store_output(p, memory, place);
+    if (first_lane()) load_chunks(p, memory, place, p.v, {Output, Output, false}, false, Output);
+  } else if (warp == WATCHING_WARP) {
+    if (Output) watch_prepared(p, memory, place);
+  } else if (place.chunk_count == 0) {
+    return;
+  } else if (warp == STATE_WARP) {
+    if (keep) store_states(p, memory, place, true, !Output);
+  } else if (Output) {
+    store_output(p, memory, place, keep);
+  } else {
+    store_states(p, memory, place, false, true);
   }
 }

@@ -9,7 +9,8 @@
 //   dQ = s diag(e) dO S^T + dP K
 //   dK = dK+ + dK-    dK+ = -diag(e) dV S^T + N K    dK- = diag(r) U dS'^T + dP^T Q + N^T K
 //   dG = rowsum(Q o dQ + K o dK+ - K o dK-)
-// where U = diag(beta) U'. dbeta = (rowsum(dV o V) + rowsum(K o dK+)) / beta.
+// where U = diag(beta) U'. dbeta = (rowsum(dV o V) + rowsum(K o dK+)) / beta; dg is the reverse
+// cumulative sum of dG in the chunk. Either is a sum of two, one a block, added to zeroes in memory.
 #include "parameters.cuh"
 #include "tile.cuh"
 
@@ -33,17 +34,19 @@ struct alignas(1024) Memory {
   int4 next_chunk[2];
   int2 next_heads[2];
   uint64_t values_full, values_empty, states_full, keys_full, ticket_full;
+  float gate[CHUNK];  // dG but for its sums at the chunk's end
+  float ends[THREADS / 32];
 };
 
 struct Item {
-  int4 chunk;  // of `chunks`
+  int4 chunk;  // batch, first token, tokens (1 to 64), 0 or a first chunk's sequence + 1
   int chunk_head, value_head;
 
   __device__ Item(const Parameters& p, int ticket) {
-    const int index = p.order[ticket / p.value_heads];
+    const int4* turn = p.order + 2 * (ticket / p.value_heads);
+    chunk = __ldg(turn);
     value_head = ticket % p.value_heads;
-    chunk_head = index * p.value_heads + value_head;
-    chunk = p.chunks[index];
+    chunk_head = __ldg(turn + 1).x * p.value_heads + value_head;
   }
   // The next item, which one thread has looked up.
   __device__ Item(const Memory& memory, int turn)
@@ -72,8 +75,13 @@ __device__ __forceinline__ void take_next(const Parameters& p, Memory& memory, i
   }
 }
 
-__device__ __forceinline__ void await_scans(const Parameters& p, int chunk_head) {
-  while (read_acquire(p.ready + chunk_head) < 2 * p.state_blocks) __nanosleep(100);
+// `stored`: how many tiles of the item were known to be there.
+__device__ __forceinline__ void await_scans(const Parameters& p, int chunk_head, int stored) {
+  while (stored < 2 * p.state_blocks) {
+    stored = read_relaxed(p.ready + chunk_head);
+    if (stored < 2 * p.state_blocks) __nanosleep(40);
+  }
+  fence_acquire();
   fence_copies();
 }
 
@@ -127,16 +135,18 @@ __device__ void clear_tails(Memory& memory, int tokens) {
 __device__ __forceinline__ void decayed(uint32_t (&packed)[16], const float (&x)[32],
                                         const Memory& memory, const Lane& lane, float factor,
                                         int strict) {
+  const float to[2] = {memory.log_decay[lane.row], memory.log_decay[lane.row + 8]};
 #pragma unroll
   for (int i = 0; i < 32; i += 2) {
     const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
+    const float2 from = *reinterpret_cast<const float2*>(memory.log_decay + column);
+    const float2 write = *reinterpret_cast<const float2*>(memory.beta + column);
     float out[2];
 #pragma unroll
     for (int y = 0; y < 2; y++) {
-      const int j = column + y;
-      const bool kept = j + strict <= row;
-      const float decay = kept ? __expf(memory.log_decay[row] - memory.log_decay[j]) : 0.f;
-      out[y] = kept ? factor * decay * memory.beta[j] * x[i + y] : 0.f;
+      const bool kept = column + y + strict <= row;
+      const float decay = decay_between(to[i / 2 % 2], y ? from.y : from.x, kept);
+      out[y] = factor * decay * (y ? write.y : write.x) * x[i + y];
     }
     packed[i / 2] = pack(out[0], out[1]);
   }
@@ -191,8 +201,8 @@ __device__ __forceinline__ float state_product(const Memory& memory) {
   const uint4* x = reinterpret_cast<const uint4*>(memory.state);
   const uint4* y = reinterpret_cast<const uint4*>(memory.d_state);
 #pragma unroll
-  for (int i = threadIdx.x; i < 2 * int(BLOCK_BYTES) / 16; i += THREADS) {
-    const uint4 a = x[i], b = y[i];
+  for (int i = 0; i < 2 * int(BLOCK_BYTES) / 16 / THREADS; i++) {
+    const uint4 a = x[i * THREADS + threadIdx.x], b = y[i * THREADS + threadIdx.x];
     const uint32_t left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int w = 0; w < 4; w++) {
@@ -240,35 +250,70 @@ __device__ __forceinline__ void write_gradient(const Parameters& p, const Item& 
   }
 }
 
-// What a warpgroup adds to the gate's gradient: at its rows, and, a share a warp, at the chunk's
-// end.
-__device__ __forceinline__ void write_gate(const Parameters& p, const Item& at, const Lane& lane,
-                                           float2 rows, float end) {
-  const int part = 2 * half() + (warp_index() / 4);
-  const int64_t base = int64_t(part) * p.chunk_heads + at.chunk_head;
-  if (threadIdx.x % 4 == 0) {
-    p.d_log_parts[base * CHUNK + lane.row] = rows.x;
-    p.d_log_parts[base * CHUNK + lane.row + 8] = rows.y;
+// The block's share of dg, the reverse cumulative sum of dG in the chunk, by one warp, two tokens a
+// lane. Two blocks add to a zero, so the order does not matter to a single bit.
+__device__ __forceinline__ void add_gate(const Parameters& p, const Memory& memory,
+                                         const Item& at) {
+  const int lane = threadIdx.x % 32;
+  float2 d_log = *reinterpret_cast<const float2*>(&memory.gate[2 * lane]);
+  float end = 0.f;
+#pragma unroll
+  for (int w = 0; w < THREADS / 32; w++) end += memory.ends[w];
+  if (at.first() && half() == 0) {
+    const float* parts = p.d_start_parts + ((at.chunk.w - 1) * p.value_heads + at.value_head) * 8;
+    float sum = 0.f;
+#pragma unroll
+    for (int part = 0; part < 8; part++) sum += __ldcg(parts + part);
+    end += p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
   }
-  if (threadIdx.x % 32 == 0) p.d_end_parts[base * 4 + lane.warp] = end;
+  if (lane == 31) d_log.y += end;
+  float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const float after = __shfl_down_sync(0xffffffffu, sum, step);
+    if (lane + step < 32) sum += after;
+  }
+  const float after = __shfl_down_sync(0xffffffffu, sum, 1);
+  const float rest = d_log.y + (lane < 31 ? after : 0.f);
+  const int64_t token = at.chunk.x * p.length + at.chunk.y + 2 * lane;
+  float* to = p.d_g + token * p.value_heads + at.value_head;
+  if (2 * lane < at.chunk.z) atomicAdd(to, d_log.x + rest);
+  if (2 * lane + 1 < at.chunk.z) atomicAdd(to + p.value_heads, rest);
 }
+
+// What one thread finds out about the next item while the others compute: each step asks for what
+// the step after it reads.
+struct Ahead {
+  Item item;
+  int stored;
+
+  // `at` stands in where there is no next item.
+  __device__ __forceinline__ Ahead(const Parameters& p, Memory& memory, const Item& at, int phase)
+      : item(at), stored(0) {
+    if (threadIdx.x != 0) return;
+    barrier_wait(shared_address(&memory.ticket_full), phase);
+    const int next = memory.tickets[phase];
+    if (next < p.chunk_heads) item = Item(p, next);
+  }
+  __device__ __forceinline__ void ask(const Parameters& p) {
+    if (threadIdx.x == 0) stored = read_relaxed(p.ready + item.chunk_head);
+  }
+};
 
 // Called once both warpgroups are through with the item's values and states: the next one's may
 // come.
-__device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, int phase) {
-  if (threadIdx.x != 0) return;
-  barrier_wait(shared_address(&memory.ticket_full), phase);
-  const int next = memory.tickets[phase];
-  if (next >= p.chunk_heads) return;
+__device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, const Item& at,
+                                          const Ahead& ahead, int phase) {
+  const Item& next = ahead.item;
+  if (threadIdx.x != 0 || next.chunk_head == at.chunk_head) return;
   const uint32_t empty = shared_address(&memory.values_empty);
   for (int rank = 0; rank < 2; rank++) barrier_arrive_at(empty, rank);
-  const Item at(p, next);
-  memory.next_chunk[phase] = at.chunk;
-  memory.next_heads[phase] = make_int2(at.chunk_head, at.value_head);
-  await_scans(p, at.chunk_head);
-  load_states(p, memory, at);
+  memory.next_chunk[phase] = next.chunk;
+  memory.next_heads[phase] = make_int2(next.chunk_head, next.value_head);
+  await_scans(p, next.chunk_head, ahead.stored);
+  load_states(p, memory, next);
   barrier_wait(empty, phase);
-  load_values(p, memory, at);
+  load_values(p, memory, next);
 }
 
 __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memory, const Item& at,
@@ -283,6 +328,7 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   products_begin();
   multiply<8, Major::K, Major::Other>(d_q, d_out, shared_address(memory.state), false);
   products_commit();
+  Ahead ahead(p, memory, at, phase);
   products_wait<1>();
   settled(pairs);
   uint32_t packed[16];
@@ -290,21 +336,27 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   store_tile(shared_address(memory.d_weights), packed);
   products_wait<0>();
   settled(d_q);
-  scale_rows(d_q, p.scale * __expf(memory.log_decay[lane.row]),
-             p.scale * __expf(memory.log_decay[lane.row + 8]));
+  scale_rows(d_q, p.scale * exponential(memory.log_decay[lane.row]),
+             p.scale * exponential(memory.log_decay[lane.row + 8]));
   barrier_wait(shared_address(&memory.keys_full), phase);
-  const float end = at.first() ? 0.f : __expf(memory.log_decay[CHUNK - 1]) * state_product(memory);
+  const float end = at.first() ? 0.f : exponential(memory.log_decay[CHUNK - 1]) * state_product(memory);
   fence_async();
+  ahead.ask(p);
   __syncthreads();
   products_begin();
   multiply<4, Major::K, Major::Other>(d_q, shared_address(memory.d_weights),
                                       shared_address(memory.k), true);
   products_commit();
-  load_next(p, memory, phase);
+  load_next(p, memory, at, ahead, phase);
   products_wait<0>();
   settled(d_q);
-  write_gate(p, at, lane, row_sums(d_q, shared_address(memory.q)), end);
-  __syncthreads();  // the other warpgroup is through with dP
+  const float2 rows = row_sums(d_q, shared_address(memory.q));
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
+  __syncthreads();  // the other warpgroup is through with dP, and has written its share of dG
+  if (threadIdx.x % 4 == 0) {
+    memory.gate[lane.row] += rows.x;
+    memory.gate[lane.row + 8] += rows.y;
+  }
   write_gradient(p, at, memory.d_weights, d_q, lane, p.d_q, p.d_q_wide, 1);
 }
 
@@ -332,12 +384,12 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   products_wait<1>();
   settled(early);
   const float first = memory.log_decay[lane.row], second = memory.log_decay[lane.row + 8];
-  const float last = memory.log_decay[CHUNK - 1], decay = __expf(last);
-  scale_rows(early, -__expf(first), -__expf(second));
+  const float last = memory.log_decay[CHUNK - 1], decay = exponential(last);
+  scale_rows(early, -exponential(first), -exponential(second));
   products_wait<0>();
   settled(late);
-  scale_rows(late, memory.beta[lane.row] * __expf(last - first),
-             memory.beta[lane.row + 8] * __expf(last - second));
+  const float beta[2] = {memory.beta[lane.row], memory.beta[lane.row + 8]};
+  scale_rows(late, beta[0] * exponential(last - first), beta[1] * exponential(last - second));
   barrier_wait(shared_address(&memory.keys_full), phase);
   float end = warp_sum(row_sums(late, k));
   end += at.first() ? 0.f : decay * state_product(memory);
@@ -349,16 +401,26 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   multiply<4, Major::Other, Major::Other>(late, shared_address(memory.d_weights),
                                           shared_address(memory.q), true);
   products_commit();
+  const bool first_of_row = threadIdx.x % 4 == 0;
+  const float* parts =
+      p.d_value_parts + (int64_t(half()) * p.chunk_heads + at.chunk_head) * CHUNK + lane.row;
+  const float value[2] = {first_of_row ? __ldcg(parts) : 0.f,
+                          first_of_row ? __ldcg(parts + 8) : 0.f};
   products_wait<0>();
   settled(early);
   settled(late);
   const float2 erased = row_sums(early, k), kept = row_sums(late, k);
-  if (threadIdx.x % 4 == 0) {
-    float* to = p.d_erase_parts + (int64_t(half()) * p.chunk_heads + at.chunk_head) * CHUNK;
-    to[lane.row] = erased.x;
-    to[lane.row + 8] = erased.y;
+  if (first_of_row) {
+    memory.gate[lane.row] = erased.x - kept.x;
+    memory.gate[lane.row + 8] = erased.y - kept.y;
+    const int64_t token = at.chunk.x * p.length + at.chunk.y + lane.row;
+    float* to = p.d_beta + token * p.value_heads + at.value_head;
+    if (lane.row < at.chunk.z) atomicAdd(to, __fdividef(value[0] + erased.x, beta[0]));
+    if (lane.row + 8 < at.chunk.z) {
+      atomicAdd(to + 8 * p.value_heads, __fdividef(value[1] + erased.y, beta[1]));
+    }
   }
-  write_gate(p, at, lane, make_float2(erased.x - kept.x, erased.y - kept.y), end);
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
 #pragma unroll
   for (int i = 0; i < 32; i++) early[i] += late[i];
   __syncthreads();
@@ -387,7 +449,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
   Item at(p, ticket);
   if (threadIdx.x == 0) {
     load_keys(p, memory, at);
-    await_scans(p, at.chunk_head);
+    await_scans(p, at.chunk_head, 0);
     load_values(p, memory, at);
     load_states(p, memory, at);
   }
@@ -407,67 +469,12 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     barrier_wait(shared_address(&memory.ticket_full), phase);
     ticket = memory.tickets[phase];
     __syncthreads();
-    if (ticket < p.chunk_heads) {
-      at = Item(memory, phase);
-      if (threadIdx.x == 0) load_keys(p, memory, at);
-    }
+    const Item next = ticket < p.chunk_heads ? Item(memory, phase) : at;
+    if (threadIdx.x == 0 && ticket < p.chunk_heads) load_keys(p, memory, next);
+    if (warp == 0) add_gate(p, memory, at);  // while the next item's tiles are on their way
+    at = next;
     phase ^= 1;
   }
   cluster_sync();    // the other block may still send here
   await_previous();  // the next kernel counts on all that the scans write
-}
-
-// The parts of the gates' gradients meet, in a fixed order: dbeta, and dg, the reverse cumulative
-// sum in the chunk. A warp a chunk and value head, two tokens a lane.
-__device__ float2 part_sum(const float* parts, int count, const Parameters& p, int chunk_head) {
-  float2 sum = make_float2(0.f, 0.f);
-  for (int part = 0; part < count; part++) {
-    const int64_t base = int64_t(part) * p.chunk_heads + chunk_head;
-    const float2 x = reinterpret_cast<const float2*>(parts)[base * 32 + threadIdx.x % 32];
-    sum.x += x.x;
-    sum.y += x.y;
-  }
-  return sum;
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    gdn_gates(const __grid_constant__ Parameters p) {
-  const int chunk_head = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (chunk_head >= p.chunk_heads) return;
-  const int4 chunk = p.chunks[chunk_head / p.value_heads];
-  float2 d_log = part_sum(p.d_log_parts, 4, p, chunk_head);
-  if (lane == 31) {
-    for (int part = 0; part < 4; part++) {
-      const int64_t base = int64_t(part) * p.chunk_heads + chunk_head;
-      const float4 end = reinterpret_cast<const float4*>(p.d_end_parts)[base];
-      d_log.y += (end.x + end.y) + (end.z + end.w);
-    }
-    if (chunk.w > 0) {
-      const int sequence_head = (chunk.w - 1) * p.value_heads + chunk_head % p.value_heads;
-      float sum = 0.f;
-      for (int part = 0; part < 8; part++) sum += p.d_start_parts[sequence_head * 8 + part];
-      d_log.y += p.vectors[(int64_t(chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
-    }
-  }
-  float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them
-  for (int step = 1; step < 32; step *= 2) {
-    const float after = __shfl_down_sync(0xffffffffu, sum, step);
-    if (lane + step < 32) sum += after;
-  }
-  const float after = __shfl_down_sync(0xffffffffu, sum, 1);
-  const float rest = d_log.y + (lane < 31 ? after : 0.f);
-
-  const float2 value = part_sum(p.d_value_parts, 2, p, chunk_head);
-  const float2 erase = part_sum(p.d_erase_parts, 2, p, chunk_head);
-  const float* beta = p.vectors + (int64_t(chunk_head) * 4 + 3) * CHUNK + 2 * lane;
-  const int64_t token = chunk.x * p.length + chunk.y + 2 * lane;
-  const int64_t to = token * p.value_heads + chunk_head % p.value_heads;
-  if (2 * lane < chunk.z) {
-    p.d_g[to] = d_log.x + rest;
-    p.d_beta[to] = (value.x + erase.x) / beta[0];
-  }
-  if (2 * lane + 1 < chunk.z) {
-    p.d_g[to + p.value_heads] = rest;
-    p.d_beta[to + p.value_heads] = (value.y + erase.y) / beta[1];
-  }
 }

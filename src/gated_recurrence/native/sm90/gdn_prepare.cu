@@ -1,11 +1,14 @@
 // What the scans need of each chunk and depends on no other: the cumulative gate, the matrix P of
-// weights within the chunk, and the inverse A'. One block a chunk and value head.
+// weights within the chunk, and the inverse A'. Warpgroups, several a block, take a chunk and value
+// head each, in the order in which the forward scan comes to them. That scan starts beside them, on
+// the multiprocessors that they leave free, and reads in `prepared` which are there.
 #include "parameters.cuh"
 #include "tile.cuh"
 
 namespace {
 
-constexpr int THREADS = 128;
+constexpr int THREADS = 128;  // a group
+constexpr int GROUPS = THREADS_PREPARE / THREADS;
 constexpr int PITCH =
     CHUNK + 4;  // floats; rows stay 16-byte aligned, columns spread over the banks
 constexpr int TILE = 16;
@@ -30,11 +33,17 @@ struct alignas(1024) Memory {
   uint64_t full;
 };
 
+__device__ __forceinline__ int thread_of_group() { return threadIdx.x % THREADS; }
+
+// A barrier of the group's threads; 0 is the block's.
+__device__ __forceinline__ void group_sync() { named_sync(1 + threadIdx.x / THREADS, THREADS); }
+
 __device__ void gates(const Parameters& p, Memory& memory, const int4& chunk, int value_head) {
-  if (threadIdx.x >= 32) return;
+  const int lane = thread_of_group();
+  if (lane >= 32) return;
   float g[2], beta[2];
   for (int i = 0; i < 2; i++) {
-    const int row = 2 * threadIdx.x + i;
+    const int row = 2 * lane + i;
     const int64_t at = (chunk.x * p.length + chunk.y + row) * p.value_heads + value_head;
     g[i] = row < chunk.z ? p.g[at] : 0.f;
     if (g[i] < DEEPEST_GATE) g[i] = DEEPEST_GATE;
@@ -44,14 +53,14 @@ __device__ void gates(const Parameters& p, Memory& memory, const int4& chunk, in
   float sum = g[0] + g[1];
   for (int step = 1; step < 32; step *= 2) {
     const float before = __shfl_up_sync(0xffffffffu, sum, step);
-    if (threadIdx.x >= step) sum += before;
+    if (lane >= step) sum += before;
   }
   const float last = __shfl_sync(0xffffffffu, sum, 31);
   float log_decay[2];
   log_decay[1] = sum;
   log_decay[0] = sum - g[1];
   for (int i = 0; i < 2; i++) {
-    const int row = 2 * threadIdx.x + i;
+    const int row = 2 * lane + i;
     memory.vectors[0][row] = log_decay[i];
     memory.vectors[1][row] = expf(log_decay[i]);
     memory.vectors[2][row] = beta[i] * expf(last - log_decay[i]);
@@ -144,50 +153,51 @@ __device__ void join(float (&matrix)[CHUNK][PITCH], int warp) {
   const float zero[BLOCKS][4] = {};
   block_product<Size>(matrix, second + row, first, first, first + column, inner);
   write_block(matrix, first + row, second + column, 1.f, inner);
-  __syncthreads();
+  group_sync();
   block_product<Size>(matrix, second + row, second, first, second + column, outer);
-  __syncthreads();
+  group_sync();
   write_block(matrix, second + row, first + column, -1.f, outer);
   write_block(matrix, first + row, second + column, 1.f, zero);
-  __syncthreads();
+  group_sync();
 }
 
-static_assert(sizeof(Memory) == SHARED_PREPARE);
+static_assert(GROUPS * sizeof(Memory) == SHARED_PREPARE);
 
-}  // namespace
+struct Item {
+  int4 chunk;  // batch, first token, tokens (1 to 64), -
+  int chunk_head, value_head;
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    gdn_prepare(const __grid_constant__ Parameters p) {
-  extern __shared__ __align__(1024) char shared[];
-  Memory& memory = *reinterpret_cast<Memory*>(shared);
-  const int warp = warp_index();
-  const int chunk_head = blockIdx.x, value_head = chunk_head % p.value_heads;
-  const int4 chunk = p.chunks[chunk_head / p.value_heads];
+  __device__ Item(const Parameters& p, int turn) {
+    const int4* row = p.forward_order + 2 * (turn / p.value_heads);
+    chunk = __ldg(row);
+    value_head = turn % p.value_heads;
+    chunk_head = __ldg(row + 1).x * p.value_heads + value_head;
+  }
+};
+
+__device__ __forceinline__ void load_item(const Parameters& p, Memory& memory, const Item& at) {
   const uint32_t full = shared_address(&memory.full);
-  const uint32_t k = shared_address(memory.k), q = shared_address(memory.q);
-  if (threadIdx.x == 0) {
-    barrier_init(full, 1);
-    barrier_init_done();
-    const int head = value_head / (p.value_heads / p.heads);
-    barrier_expect(full, 4 * BLOCK_BYTES);
-    for (int b = 0; b < 2; b++) {
-      load_box(k + b * BLOCK_BYTES, p.k, full, 64 * b, head, chunk.y, chunk.x);
-      load_box(q + b * BLOCK_BYTES, p.q, full, 64 * b, head, chunk.y, chunk.x);
-    }
+  const int head = at.value_head / (p.value_heads / p.heads);
+  barrier_expect(full, 4 * BLOCK_BYTES);
+  for (int b = 0; b < 2; b++) {
+    load_box(shared_address(memory.k) + b * BLOCK_BYTES, p.k, full, 64 * b, head, at.chunk.y,
+             at.chunk.x);
+    load_box(shared_address(memory.q) + b * BLOCK_BYTES, p.q, full, 64 * b, head, at.chunk.y,
+             at.chunk.x);
   }
-  gates(p, memory, chunk, value_head);
-  __syncthreads();
-  p.vectors[int64_t(chunk_head) * 4 * CHUNK + threadIdx.x] = memory.vectors[0][threadIdx.x];
-  p.vectors[int64_t(chunk_head) * 4 * CHUNK + THREADS + threadIdx.x] =
-      memory.vectors[2][threadIdx.x];
-  barrier_wait(full, 0);
-  if (chunk.z < CHUNK) {
-    clear_rows(memory.k, 2, chunk.z, threadIdx.x, THREADS);
-    clear_rows(memory.q, 2, chunk.z, threadIdx.x, THREADS);
-    fence_async();
-    __syncthreads();
-  }
+}
 
+// A thread's share of P' and A', eight columns of a row each step.
+constexpr int STEPS = CHUNK * CHUNK / 8 / THREADS;
+struct Matrices {
+  uint4 weights[STEPS], inverse[STEPS];
+};
+
+// Of a chunk whose keys and queries are there.
+__device__ __forceinline__ Matrices matrices(const Parameters& p, Memory& memory) {
+  Matrices found;
+  const uint32_t k = shared_address(memory.k), q = shared_address(memory.q);
+  const int warp = warp_index() % 4, thread = thread_of_group();
   float keys[32], weights[32];
   products_begin();
   multiply<8, Major::K, Major::K>(keys, k, k, false);
@@ -196,45 +206,105 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   products_wait<0>();
   settled(keys);
   settled(weights);
-  __syncthreads();
+  group_sync();
 
   const Lane lane;
   const float *log_decay = memory.vectors[0], *beta = memory.vectors[3];
+  const float to[2] = {log_decay[lane.row], log_decay[lane.row + 8]};
   uint32_t packed[16];
 #pragma unroll
   for (int i = 0; i < 32; i += 2) {
     const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
+    const float2 from = *reinterpret_cast<const float2*>(log_decay + column);
+    const float2 write = *reinterpret_cast<const float2*>(beta + column);
     float weight[2], inner[2];
 #pragma unroll
     for (int x = 0; x < 2; x++) {
       const int j = column + x;
-      const float decay = j <= row ? __expf(log_decay[row] - log_decay[j]) : 0.f;
-      weight[x] = p.scale * decay * beta[j] * weights[i + x];
-      inner[x] = j < row ? decay * beta[j] * keys[i + x] : 0.f;
+      const float decay = (x ? write.y : write.x) *
+                          decay_between(to[i / 2 % 2], x ? from.y : from.x, j <= row);
+      weight[x] = p.scale * decay * weights[i + x];
+      inner[x] = decay * keys[i + x];  // of the diagonal, what is not read
     }
     packed[i / 2] = pack(weight[0], weight[1]);
     *reinterpret_cast<float2*>(&memory.matrix[row][column]) = make_float2(inner[0], inner[1]);
   }
-  __syncthreads();
+  group_sync();
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
     store_matrices(fragment(shared_address(memory.weights), b), packed[2 * b], packed[2 * b + 1],
                    packed[2 * b + 2], packed[2 * b + 3]);
   }
   invert_diagonal(memory.matrix, warp, threadIdx.x % 32);
-  __syncthreads();
+  group_sync();
   join<TILE>(memory.matrix, warp);
   join<2 * TILE>(memory.matrix, warp);
 
 #pragma unroll
-  for (int i = threadIdx.x; i < CHUNK * 8; i += THREADS) {
-    const int row = i / 8, eighth = i % 8;
-    const int64_t at = (int64_t(chunk_head) * CHUNK + row) * CHUNK + 8 * eighth;
-    *reinterpret_cast<uint4*>(p.weights_out + at) =
-        *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
-    const float* x = &memory.matrix[row][8 * eighth];
-    const uint4 words =
+  for (int step = 0; step < STEPS; step++) {
+    const int i = step * THREADS + thread, row = i / 8, eighth = i % 8;
+    found.weights[step] = *reinterpret_cast<const uint4*>(memory.weights + place(row, eighth));
+    float x[8];  // without the identity, which the scans add in float32
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+      x[j] = 8 * eighth + j == row ? 0.f : memory.matrix[row][8 * eighth + j];
+    }
+    found.inverse[step] =
         make_uint4(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7]));
-    *reinterpret_cast<uint4*>(p.inverse_out + at) = words;
   }
+  return found;
+}
+
+__device__ __forceinline__ void store(const Parameters& p, const Item& at, const Matrices& found) {
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+    const int64_t to =
+        int64_t(at.chunk_head) * CHUNK * CHUNK + 8 * (step * THREADS + thread_of_group());
+    *reinterpret_cast<uint4*>(p.weights_out + to) = found.weights[step];
+    *reinterpret_cast<uint4*>(p.inverse_out + to) = found.inverse[step];
+  }
+}
+
+}  // namespace
+
+// A cluster only so that it takes two neighbouring multiprocessors and leaves two to the scan's.
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS* GROUPS, 1)
+    gdn_prepare(const __grid_constant__ Parameters p) {
+  extern __shared__ __align__(1024) char shared[];
+  let_next_start();
+  const int group = warp_index() / 4, thread = thread_of_group();
+  Memory& memory = reinterpret_cast<Memory*>(shared)[group];
+  const uint32_t full = shared_address(&memory.full);
+  if (thread == 0) {
+    barrier_init(full, 1);
+    barrier_init_done();
+  }
+  const int stride = gridDim.x * GROUPS;
+  int turn = group * gridDim.x + blockIdx.x, stored = -1;
+  if (turn < p.chunk_heads && thread == 0) load_item(p, memory, Item(p, turn));
+  for (int phase = 0; turn < p.chunk_heads; turn += stride, phase ^= 1) {
+    const Item at(p, turn);
+    gates(p, memory, at.chunk, at.value_head);
+    group_sync();
+    // Only now, when the stores of the item before have had time to arrive: to say so waits for them.
+    if (thread == 0 && stored >= 0) add_release(p.prepared + stored);
+    float* vectors = p.vectors + int64_t(at.chunk_head) * 4 * CHUNK;
+    vectors[thread] = memory.vectors[0][thread];
+    vectors[THREADS + thread] = memory.vectors[2][thread];
+    barrier_wait(full, phase);
+    if (at.chunk.z < CHUNK) {
+      clear_rows(memory.k, 2, at.chunk.z, thread, THREADS);
+      clear_rows(memory.q, 2, at.chunk.z, thread, THREADS);
+      fence_async();
+      group_sync();
+    }
+    const Matrices found = matrices(p, memory);
+    fence_async();  // the copy engine writes where the matrices were
+    group_sync();
+    if (thread == 0 && turn + stride < p.chunk_heads) load_item(p, memory, Item(p, turn + stride));
+    store(p, at, found);
+    stored = at.chunk_head;
+  }
+  group_sync();
+  if (thread == 0 && stored >= 0) add_release(p.prepared + stored);
 }

@@ -11,7 +11,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(2 * WARPG
   ScanMemory& memory = *reinterpret_cast<ScanMemory*>(shared);
   prepare_ring(memory);
   forward_scan<true>(p, memory, Place(p, blockIdx.x / 2, cluster_rank()));
-  cluster_sync();  // the other block may still send here, or wait for what it sent
+  cluster_sync();    // the other block may still send here, or wait for what it sent
+  await_previous();  // what comes next counts on all that gdn_prepare writes
 }
 
 // Two blocks a sequence and value head, or four where the states have to be found again.

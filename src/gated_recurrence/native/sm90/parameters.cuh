@@ -11,14 +11,16 @@
 // chunk-head, 0).
 struct Parameters {
   CUtensorMap q, k, v, out, d_out, d_v;
-  CUtensorMap inverse;    // A' = (I + tril(K K^T o decay, -1) diag(beta))^-1      [64, 64]
+  CUtensorMap inverse;    // A' - I, A' = (I + tril(K K^T o decay, -1) diag(beta))^-1  [64, 64]
   CUtensorMap weights;    // P' = scale tril(Q K^T o decay) diag(beta)              [64, 64]
   CUtensorMap update;     // U' = A' (V - diag(e) K S): the update before its beta  [64, V]
   CUtensorMap state;      // S^T before the chunk                                   [V, K]
   CUtensorMap d_state;    // the gradient of S^T after the chunk                    [V, K]
   const int4* sequences;  // batch, first token, tokens, first chunk
-  const int4* chunks;     // batch, first token, tokens (1 to 64), 0 or a first chunk's sequence + 1
-  const int* order;       // the chunks, the last of every sequence first
+  // The chunks as the forward scans reach them, all sequences at once, and in the order in which
+  // their gradients are taken: batch, first token, tokens (1 to 64), 0 or a first chunk's sequence
+  // + 1; index, -, -, -.
+  const int4 *forward_order, *order;
   const float *g, *beta;  // [B, T, HV]
   float* vectors;         // [chunk-head, 4, 64]: G, e = exp G, beta exp(G_63 - G), beta
   __nv_bfloat16 *inverse_out, *weights_out;
@@ -27,14 +29,12 @@ struct Parameters {
   __nv_bfloat16 *out_rows, *d_v_rows;          // [B, T, HV, V]: `out` and `d_v`
   __nv_bfloat16 *d_q, *d_k;                    // [B, T, HV, K]
   float *d_q_wide, *d_k_wide;                  // [B, T, HV, K], or null where HV = H
-  float* d_log_parts;                          // [4, chunk-head, 64]
-  float* d_end_parts;                          // [4, chunk-head, 4]
   float* d_value_parts;  // [2, chunk-head, 64]: rowsum(dV o V)
-  float* d_erase_parts;  // [2, chunk-head, 64]: rowsum(K o dK+)
   float* d_start_parts;  // [sequence-head, 8]: the sum of S o dS' of a sequence's first chunk
+  int* prepared;  // [chunk-head]: not zero once gdn_prepare has stored its part
   int* ready;  // [chunk-head]: how many tiles of its states are stored, two a block of gdn_states
   int* taken;            // items that gdn_gradients has begun beyond each cluster's first
-  float *d_g, *d_beta;   // [B, T, HV]
+  float *d_g, *d_beta;   // [B, T, HV], zeroes beforehand
   int64_t length;        // T
   int heads, value_heads, chunk_heads, sequence_heads;
   int keep_states;    // gdn_forward stores S^T and U'

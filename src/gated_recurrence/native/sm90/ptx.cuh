@@ -100,13 +100,41 @@ __device__ __forceinline__ void fence_copies() {
   asm volatile("fence.proxy.async;" ::: "memory");
 }
 
+// Between what was written and the count that says so, and between the count and what is read.
+// `__threadfence` is the dearer, sequentially consistent one.
+__device__ __forceinline__ void fence_release() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+__device__ __forceinline__ void fence_acquire() { fence_release(); }
+
 __device__ __forceinline__ void add_relaxed(int* counter) {
   asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-__device__ __forceinline__ int read_acquire(const int* counter) {
+// What this thread wrote, or saw others write, is visible to whoever reads the count.
+__device__ __forceinline__ void add_release(int* counter) {
+  fence_release();
+  add_relaxed(counter);
+}
+
+__device__ __forceinline__ int read_relaxed(const int* counter) {
   int found;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(counter) : "memory");
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(counter) : "memory");
+  return found;
+}
+
+// The same within a block, in shared memory.
+__device__ __forceinline__ void write_release(int* to, int value) {
+  asm volatile("st.release.cta.shared.s32 [%0], %1;" ::"r"(shared_address(to)), "r"(value)
+               : "memory");
+}
+
+__device__ __forceinline__ int read_acquire(const int* from) {
+  int found;
+  asm volatile("ld.acquire.cta.shared.s32 %0, [%1];"
+               : "=r"(found)
+               : "r"(shared_address(from))
+               : "memory");
   return found;
 }
 

@@ -109,11 +109,12 @@ struct Reverse {
     const Columns rest(stage.vectors[2], lane);
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
-      packed[i / 2] =
-          pack(rest[i] * across[i] + within[i], rest[i + 1] * across[i + 1] + within[i + 1]);
+      across[i] = rest[i] * across[i] + within[i];
+      across[i + 1] = rest[i + 1] * across[i + 1] + within[i + 1];
+      packed[i / 2] = pack(across[i], across[i + 1]);
     }
     products_begin();
-    multiply<4, Major::Other>(across, packed, shared_address(stage.inverse), false);  // dV^T
+    multiply<4, Major::Other>(across, packed, shared_address(stage.inverse), true);  // dV^T
     products_commit();
     products_wait<0>();
     settled(across);
@@ -218,7 +219,7 @@ __device__ __forceinline__ void reverse_scan(const Parameters& p, ScanMemory& me
   if (warp < 4) {
     reverse_compute(p, memory, place);
   } else if (warp == LOADING_WARP) {
-    if (first_lane()) load_chunks(p, memory, place, p.d_out, {true, true, true}, true);
+    if (first_lane()) load_chunks(p, memory, place, p.d_out, {true, true, true}, true, false);
   } else if (warp <= ROWS_WARP && place.chunk_count > 0) {
     store_gradients(p, memory, place, warp == STATE_WARP);
   }

@@ -33,6 +33,7 @@ struct alignas(1024) ScanMemory {
   } ring[STAGES];
   uint64_t full[STAGES], empty[STAGES];
   float sums[4][CHUNK];  // of the reverse scan
+  int prepared;          // of the forward scan: how many chunks gdn_prepare has stored
 };
 
 // Named barriers; 0 is the whole block's. A tile's FREE and READY join the computing warpgroup and
@@ -40,8 +41,9 @@ struct alignas(1024) ScanMemory {
 enum : int { STATE_FREE = 1, STATE_READY, ROWS_FREE, ROWS_READY, OUT_FREE, OUT_READY, COMPUTING };
 constexpr int JOINED = WARPGROUP + 32;
 
-// What the second warpgroup's warps do: one tile each, and the loads.
-constexpr int STATE_WARP = 4, ROWS_WARP = 5, OUTPUT_WARP = 6, LOADING_WARP = 7;
+// What the second warpgroup's warps do: the tiles of states, those of tokens, the loads, and, in the
+// forward pass, watching gdn_prepare.
+constexpr int STATE_WARP = 4, ROWS_WARP = 5, WATCHING_WARP = 6, LOADING_WARP = 7;
 
 // The block's share of the work.
 struct Place {
@@ -66,6 +68,8 @@ struct Operands {
   bool q, weights, values;
 };
 
+__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
+
 // Four warps of each block release a stage.
 __device__ __forceinline__ void prepare_ring(ScanMemory& memory) {
   if (threadIdx.x == 0) {
@@ -74,19 +78,42 @@ __device__ __forceinline__ void prepare_ring(ScanMemory& memory) {
       barrier_init(shared_address(&memory.empty[s]), 2 * 4);
     }
     barrier_init_done();
+    memory.prepared = 0;
   }
   cluster_sync();
 }
 
-// One thread fills stages in the order that `reverse` says.
+// One warp keeps up with gdn_prepare, for the thread that loads: the fences wait for all of a
+// thread's copies under way.
+__device__ __forceinline__ void watch_prepared(const Parameters& p, ScanMemory& memory,
+                                               const Place& place) {
+  for (int prepared = 0; prepared < place.chunk_count;) {
+    const int chunk = min(prepared + int(threadIdx.x % 32), place.chunk_count - 1);
+    const bool there = read_relaxed(p.prepared + place.chunk_head(p, chunk)) != 0;
+    const unsigned missing = ~__ballot_sync(0xffffffffu, there);
+    if (missing & 1) {
+      __nanosleep(40);
+      continue;
+    }
+    fence_acquire();
+    fence_copies();
+    __syncwarp();
+    prepared += missing ? __ffs(missing) - 1 : 32;
+    if (first_lane()) write_release(&memory.prepared, prepared);
+  }
+}
+
+// One thread fills stages in the order that `reverse` says; `behind`: as gdn_prepare comes to them.
 __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& memory,
                                             const Place& place, const CUtensorMap& rows,
-                                            Operands wanted, bool reverse) {
+                                            Operands wanted, bool reverse, bool behind) {
+  int prepared = 0;
   const uint32_t bytes =
       BLOCK_BYTES * (4 + 2 * wanted.q + wanted.weights + wanted.values) + VECTOR_BYTES;
   for (int step = 0; step < place.chunk_count; step++) {
     const int chunk = reverse ? place.chunk_count - 1 - step : step;
     const int s = step % STAGES, round = step / STAGES;
+    while (behind && prepared <= step) prepared = read_acquire(&memory.prepared);
     if (round > 0) barrier_wait(shared_address(&memory.empty[s]), (round - 1) & 1);
     const uint32_t full = shared_address(&memory.full[s]);
     const Stage& stage = memory.ring[s].stage;
@@ -168,8 +195,7 @@ __device__ __forceinline__ void hand_over(bool state, bool rows, bool out) {
 }
 
 // The other side, one warp. Each store is a group of the warp's first lane.
-__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
-
+//
 // The state's tile [64 channels, K] of a chunk.
 __device__ __forceinline__ void carry_state(ScanMemory& memory, const CUtensorMap& map, int channel,
                                             int chunk_head, bool last) {
@@ -219,7 +245,7 @@ __device__ __forceinline__ void carry_rows(const Parameters& p, const char* tile
       *reinterpret_cast<uint4*>(to + row * pitch + 8 * eighth) =
           *reinterpret_cast<const uint4*>(tile + ::place(row, eighth));
     }
-    __threadfence();
+    fence_release();
   }
   __syncwarp();
   if (!last) named_arrive(free, JOINED);
@@ -243,7 +269,7 @@ struct Publisher {
         stores_wait<1>();
       }
       fence_copies();
-      __threadfence();
+      fence_release();
       for (; said < stored - !last; said++) add_relaxed(ready + int64_t(said) * stride);
     }
     __syncwarp();

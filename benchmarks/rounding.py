@@ -1,0 +1,167 @@
+"""Which rounding of the Gated DeltaNet kernels costs how much: an emulation of them on the CPU.
+
+    python benchmarks/rounding.py [--gate 0] [--tokens 256] [--heads 64] [--seeds 6]
+
+Every bfloat16 rounding point of `native/sm90` is here under a name, in the order of the kernels. A row
+of the table leaves one out; a cell is the RMS error against float64, as a share of the error of the
+portable path (bfloat16 operands, float32 sums), over all seeds. The kernels' bar is 1.1.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from torch import Tensor
+
+from gated_recurrence import gated_delta_rule
+
+CHUNK, HEAD = 64, 128
+NAMES = ("o", "final", "q", "k", "v", "g", "beta")
+# Of `identity`: the scans once took A' W and A'^T dU from bfloat16 operands, identity and all.
+POINTS = {
+    "S": "the state, as an operand and as it is kept",
+    "W": "V - e K S, below the identity of A'",
+    "U": "U' as it is kept",
+    "Ur": "U' on its way into the state",
+    "dS": "the state's gradient, as an operand and as it is kept",
+    "dU": "dU, below the identity of A'",
+    "E": "-e dV on its way into the state's gradient",
+    "dV": "dV as it is kept",
+    "A": "A' without its identity",
+    "dP": "dP",
+    "N": "N",
+    "tiles": "S and dS' where their product is summed for the gate",
+}
+
+
+def emulate(x: dict[str, Tensor], exact: frozenset[str], identity: bool) -> dict[str, Tensor]:
+    """The kernels' answers and gradients, `[heads, T, ...]` float32 for whole chunks of one sequence.
+
+    No rounding at the points in `exact`; `identity` false rounds the operands under A's identity.
+    """
+
+    def rounded(name: str, value: Tensor) -> Tensor:
+        return value if name in exact else value.bfloat16().float()
+
+    count = x["q"].shape[1] // CHUNK
+    split = {n: x[n].unflatten(1, (count, CHUNK)) for n in ("q", "k", "v", "g", "beta", "d_out")}
+    below = torch.ones(CHUNK, CHUNK, dtype=torch.bool).tril()
+    scale = HEAD**-0.5
+    state, kept, out = x["initial_state"], [], []
+    for i in range(count):
+        q, k, v, g, beta = (split[n][:, i] for n in ("q", "k", "v", "g", "beta"))
+        log = g.cumsum(1)
+        decay = (log.unsqueeze(2) - log.unsqueeze(1)).masked_fill(~below, -torch.inf).exp()
+        e, rest = log.exp().unsqueeze(2), (beta * (log[:, -1:] - log).exp()).unsqueeze(2)
+        weights = (scale * decay * beta.unsqueeze(1) * (q @ k.mT)).bfloat16().float()
+        inner = (decay * beta.unsqueeze(1) * (k @ k.mT)).tril(-1)
+        eye = torch.eye(CHUNK).expand_as(inner)
+        solved = torch.linalg.solve_triangular(eye + inner, eye, upper=False, unitriangular=True)
+        strict = rounded("A", solved - eye)
+        tile = rounded("S", state)
+        wide = v - e * (k @ tile)
+        narrow = rounded("W", wide)
+        update = (wide if identity else narrow) + strict @ narrow
+        kept.append((tile, rounded("U", update), decay, e, rest, weights, strict, state))
+        out.append(scale * e * (q @ tile) + weights @ rounded("U", update))
+        state = e[:, -1:] * state + k.mT @ rounded("Ur", rest * update)
+    found = {"o": torch.cat(out, 1).bfloat16().float(), "final": state}
+    d_state, parts = x["d_final"], []
+    for i in range(count - 1, -1, -1):
+        q, k, v, g, beta, d_out = (split[n][:, i] for n in ("q", "k", "v", "g", "beta", "d_out"))
+        tile, update, decay, e, rest, weights, strict, state = kept[i]
+        d_tile = rounded("dS", d_state)
+        wide = rest * (k @ d_tile) + weights.mT @ d_out
+        narrow = rounded("dU", wide)
+        d_v = (wide if identity else narrow) + strict.mT @ narrow
+        ends = (state, d_state) if i == 0 or "tiles" in exact else (tile, d_tile)
+        d_state = e[:, -1:] * d_state + q.mT @ (scale * e * d_out).bfloat16().float()
+        d_state = d_state + k.mT @ rounded("E", -e * d_v)
+        value = (d_v * v).sum(2)
+        d_v = rounded("dV", d_v)
+        by_write = decay * beta.unsqueeze(1)
+        d_weights = rounded("dP", scale * by_write * (d_out @ update.mT))
+        d_inner = rounded("N", -(by_write * (d_v @ update.mT)).tril(-1))
+        d_q = scale * e * (d_out @ tile.mT) + d_weights @ k
+        early = -e * (d_v @ tile.mT) + d_inner @ k
+        end = rest * (update @ d_tile.mT)
+        late = end + d_inner.mT @ k + d_weights.mT @ q
+        d_log = (q * d_q).sum(2) + (k * early).sum(2) - (k * late).sum(2)
+        d_log[:, -1] += (k * end).sum((1, 2)) + e[:, -1, 0] * (ends[0] * ends[1]).sum((1, 2))
+        d_g = d_log.flip(1).cumsum(1).flip(1)
+        d_beta = (value + (k * early).sum(2)) / beta
+        parts.append((d_q.bfloat16().float(), (early + late).bfloat16().float(), d_v, d_g, d_beta))
+    pieces = zip(*reversed(parts), strict=True)
+    grads = zip(("q", "k", "v", "g", "beta"), pieces, strict=True)
+    return found | {name: torch.cat(piece, 1) for name, piece in grads}
+
+
+def draw(tokens: int, heads: int, gate: float, seed: int) -> dict[str, Tensor]:
+    """Bfloat16 values where the kernels read bfloat16, heads first."""
+    source = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=source)
+
+    wide = [normal(heads, tokens, HEAD).bfloat16().float() for _ in range(3)]
+    key = torch.nn.functional.normalize(normal(heads, tokens, HEAD), dim=-1).bfloat16().float()
+    return {
+        "q": wide[0],
+        "k": key,
+        "v": wide[1],
+        "d_out": wide[2],
+        "g": -gate * normal(heads, tokens).abs(),
+        "beta": normal(heads, tokens).sigmoid(),
+        "initial_state": normal(heads, HEAD, HEAD),
+        "d_final": normal(heads, HEAD, HEAD).bfloat16().float(),
+    }
+
+
+def portable(x: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The same of the portable path, in float64 or with bfloat16 products."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    leaves = {
+        n: x[n].transpose(0, 1)[None].to(dtype if n in ("q", "k", "v") else wide).requires_grad_()
+        for n in ("q", "k", "v", "g", "beta")
+    }
+    state = x["initial_state"][None].to(wide)
+    o, final = gated_delta_rule(**leaves, initial_state=state, output_final_state=True)
+    assert final is not None
+    cotangents = [x["d_out"].transpose(0, 1)[None].to(o.dtype), x["d_final"][None].to(final.dtype)]
+    grads = torch.autograd.grad([o, final], list(leaves.values()), cotangents)
+    found = {"o": o, **dict(zip(leaves, grads, strict=True))}
+    moved = {n: y.detach()[0].transpose(0, 1).double() for n, y in found.items()}
+    return moved | {"final": final.detach()[0].double()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gate", type=float, default=0.0)
+    parser.add_argument("--tokens", type=int, default=256, help="whole chunks of 64")
+    parser.add_argument("--heads", type=int, default=64)
+    parser.add_argument("--seeds", type=int, default=6)
+    options = parser.parse_args()
+    variants: dict[str, tuple[frozenset[str], bool]] = {
+        "the kernels": (frozenset(), True),
+        "the identity of A' rounded too": (frozenset(), False),
+        **{f"without {name}": (frozenset({name}), True) for name in POINTS},
+    }
+    sums = {name: dict.fromkeys(NAMES, 0.0) for name in ("portable", *variants)}
+    for seed in range(options.seeds):
+        x = draw(options.tokens, options.heads, options.gate, seed)
+        want = portable(x, torch.float64)
+        answers = {"portable": portable(x, torch.bfloat16)}
+        answers |= {name: emulate(x, *how) for name, how in variants.items()}
+        for name, answer in answers.items():
+            for output in NAMES:
+                error = answer[output].double() - want[output]
+                sums[name][output] += float(error.square().sum())
+    print(f"| | {' | '.join(NAMES)} | |\n| --- | {'--- | ' * (len(NAMES) + 1)}".rstrip())
+    for name in variants:
+        cells = [f"{(sums[name][n] / sums['portable'][n]) ** 0.5:.2f}" for n in NAMES]
+        print(f"| {name} | {' | '.join(cells)} | {POINTS.get(name.split()[-1], '')} |")
+
+
+if __name__ == "__main__":
+    main()
