@@ -8,6 +8,7 @@ import pytest
 
 from adjudge.errors import UsageError
 from adjudge.worker.client import Zygote
+from adjudge.worker.launch import hide_device
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +17,6 @@ def gpu() -> Iterator[Zygote]:
         running = Zygote.start(runner="cuda")
     except UsageError as error:
         pytest.skip(str(error).splitlines()[0])
+    hide_device()
     with running:
         yield running

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -121,3 +123,71 @@ def test_a_fault_is_an_observation_and_the_next_worker_answers(
     observation = run(gpu, body, timeout=20.0)
     assert observation.status is Status(status), observation
     assert honest(gpu).status is Status.ANSWERED
+
+
+EXTENSION = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r"""
+__global__ void doubled(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2 * x[i]BROKEN;
+}
+void launch(long x, long out, long n) {
+    doubled<<<(n + 255) / 256, 256>>>((const float*)x, (float*)out, (int)n);
+}
+"""
+CPP = r"""
+#include <Python.h>
+void launch(long x, long out, long n);
+static PyObject* run(PyObject*, PyObject* args) {
+    long x, out, n;
+    if (!PyArg_ParseTuple(args, "lll", &x, &out, &n)) return nullptr;
+    launch(x, out, n);
+    Py_RETURN_NONE;
+}
+static PyMethodDef methods[] = {{"launch", run, METH_VARARGS, ""}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "doubling", "", -1, methods};
+PyMODINIT_FUNC PyInit_doubling() { return PyModule_Create(&module); }
+"""
+# Without torch's headers, which take half a minute to compile.
+ext = load_inline("doubling", CPP, CUDA, no_implicit_headers=True)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        ext.launch(x.data_ptr(), out.data_ptr(), x.numel())
+        return out
+'''
+
+
+def test_cuda_source_is_compiled_once_for_all_workers_of_a_candidate(gpu: Zygote) -> None:
+    source = EXTENSION.replace("BROKEN", "")
+    candidate = Candidate(name="c", source=source, entry="ModelNew", language="cuda")
+    with gpu.brood() as brood:
+        seconds = []
+        for _ in range(2):
+            worker = brood.worker()
+            start = time.perf_counter()
+            reply = worker.load(candidate)
+            seconds.append(time.perf_counter() - start)
+            assert reply.observation is None, reply
+            call = Call(args=(TensorImage.plain(X, "float32"),))
+            observation = worker.run(RunRequest(calls=(call,)), timeout=60.0)
+            assert np.array_equal(observation.outputs[0].data, 2 * X)
+            assert not observation.tampering
+            worker.close()
+    assert seconds[1] < seconds[0] / 3, seconds
+
+
+def test_what_nvcc_says_comes_first(gpu: Zygote) -> None:
+    source = EXTENSION.replace("BROKEN", " + missing")
+    candidate = Candidate(name="c", source=source, entry="ModelNew", language="cuda")
+    with gpu.brood() as brood:
+        reply = brood.worker().load(candidate)
+    assert reply.observation is not None
+    assert reply.observation.raised is not None
+    first = reply.observation.raised.message.splitlines()[0]
+    assert re.fullmatch(r'cuda\.cu\(\d+\): error: identifier "missing" is undefined', first), first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ Advance = Callable[[str, int, int], None]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*\Z")
+
+#: Most lanes of one verdict on a GPU: each opens a context, and a driver opens them one after another.
+_LANES = 4
 
 #: Name of the reference that is taken when none is given: the file beside the candidate.
 REFERENCE = "reference.py"
@@ -51,6 +55,20 @@ def reference_of(
             todo=f"Pass --reference FILE, or put a {REFERENCE} beside the candidate.",
         )
     return beside
+
+
+def lanes_of(runner: RunnerName) -> int:
+    """How many processes run the probes of one verdict. To be called before torch is asked for devices,
+    and after what needs them was launched: with several, this process must see none."""
+    if runner != "cuda":
+        return 1
+    import torch
+
+    from adjudge.worker.launch import hide_device
+
+    hide_device()
+    torch.set_num_threads(1)
+    return max(1, min(_LANES, (os.cpu_count() or 1) // 2))
 
 
 def exit_code(verdict: Verdict, scope: ScopeName = "extended") -> int:

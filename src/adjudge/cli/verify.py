@@ -96,6 +96,7 @@ def verify(
         Launch(isolation=isolation, runner=runner) as launch,
     ):
         advance("loading torch", 0, 0)
+        lanes = common.lanes_of(runner)
         from adjudge.frontends import kernelbench
         from adjudge.judge import scale
         from adjudge.judge.verify import Options
@@ -110,6 +111,7 @@ def verify(
             gates=names or None,
             isolation=isolation,
             runner=runner,
+            lanes=lanes,
             zygote=Zygote(launch),
             required=required,
             progress=advance,

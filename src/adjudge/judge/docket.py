@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -64,7 +64,26 @@ OUTSIZED = 1 << 15
 #: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
 
+#: Crashes of a candidate that crashes on the ordinary run, after which nothing but the declared shape is
+#: asked any more: each costs a process, and no gate but the first can decide without that run.
+MOST_CRASHES = 12
+
+_CRASHES = (Status.CRASHED, Status.EXITED)
+
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What one docket has found, as another one takes it over. Field meanings as in `Docket`."""
+
+    observations: Mapping[Probe, Observation]
+    skipped: Mapping[Probe, str]
+    comparisons: Mapping[tuple[Probe, tuple[str, ...], str], Comparison]
+    answerable: Set[Probe]
+    hung: tuple[tuple[bool, int], ...]
+    input_digests: Mapping[Probe, str]
+    timings: Mapping[str, float]
 
 
 class Docket:
@@ -102,6 +121,7 @@ class Docket:
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
         #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
         self._hung: list[tuple[bool, int]] = []
+        self._crashes = 0
         self.input_digests: dict[Probe, str] = {}
         #: Seconds that single runs may take where those of an ordinary one do not fit.
         self.limits: dict[Probe, float] = {}
@@ -158,13 +178,18 @@ class Docket:
         if self.deadline is not None and time.monotonic() > self.deadline:
             self._skipped[probe] = "budget: the time allowed was spent on cheaper probes"
             return None
+        if self._wrecked() and probe != self.scene.native:
+            self._skipped[probe] = (
+                f"the candidate crashed {MOST_CRASHES} times, and in its ordinary run"
+            )
+            return None
         backward = probe.cotangent != "none"
         if sum(b <= backward and n <= _size(probe) for b, n in self._hung) >= PATIENCE:
             self._skipped[probe] = "the candidate did not answer in time, twice"
             return None
         try:
             case = self.builder.build(probe)
-            point = _value_point(probe)
+            point = value_point(probe)
             if point not in self._answerable:
                 _ = self.oracle(probe, case).native
                 self._answerable.add(point)
@@ -173,6 +198,12 @@ class Docket:
             return None
         self._skipped.pop(probe, None)
         return case
+
+    def _wrecked(self) -> bool:
+        ordinary = self._observations.get(self.scene.ordinary)
+        if self._crashes < MOST_CRASHES or ordinary is None:
+            return False
+        return ordinary.status in _CRASHES
 
     def fresh(self, probe: Probe) -> Observation | None:
         """The same run in a process that has run nothing else; None where it cannot be made."""
@@ -192,8 +223,38 @@ class Docket:
             return
         self._observations[case.probe] = observation
         self.input_digests[case.probe] = case.digest
+        self._crashes += observation.status in _CRASHES
         if observation.status is Status.HUNG:
             self._hung.append((case.probe.cotangent != "none", _size(case.probe)))
+
+    def shared(self, *, beyond: Set[Probe]) -> Shared:
+        """What was found so far, for a docket in another process that has the runs named."""
+        return Shared(
+            observations={p: o for p, o in self._observations.items() if p not in beyond},
+            skipped=self._skipped,
+            comparisons=self._comparisons,
+            answerable=self._answerable,
+            hung=tuple(self._hung),
+            input_digests=self.input_digests,
+            timings=self.timings,
+        )
+
+    def adopt(self, found: Shared) -> None:
+        """Takes over what another docket of the same scene has found."""
+        self._observations.update(found.observations)
+        self._crashes = sum(o.status in _CRASHES for o in self._observations.values())
+        self._skipped.update(found.skipped)
+        self._comparisons.update(found.comparisons)
+        self._answerable.update(found.answerable)
+        self._hung += [run for run in found.hung if run not in self._hung]
+        self.input_digests.update(found.input_digests)
+        for name, seconds in found.timings.items():
+            self.timings[name] = max(seconds, self.timings.get(name, 0.0))
+
+    def within(self, runner: Runner, processes: int) -> None:
+        """In a fork: runs are made by this runner, and fresh processes numbered from `processes` on."""
+        self.runner = runner
+        self._processes = processes
 
     def close_reductions(self) -> None:
         """Runs the reductions of failing probes that no gate asked for, so that faults find owners."""
@@ -307,7 +368,7 @@ class Docket:
 
     def _key(self, probe: Probe) -> tuple[Probe, tuple[str, ...], str]:
         """Probes with the same values and the same output bytes are compared once."""
-        return _value_point(probe), self._observations[probe].digests, self.regime
+        return value_point(probe), self._observations[probe].digests, self.regime
 
     def _compared(
         self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
@@ -347,7 +408,7 @@ class Docket:
             self.timings["oracle"] = self.timings.get("oracle", 0.0) + time.perf_counter() - start
 
     def oracle(self, probe: Probe, case: Case | None = None) -> Oracle:
-        point = _value_point(probe)
+        point = value_point(probe)
         if point in self._oracles:
             self._oracles.move_to_end(point)
             return self._oracles[point]
@@ -607,7 +668,8 @@ def _size(probe: Probe) -> int:
     return prod(max(1, size) for _, size in probe.sizes)
 
 
-def _value_point(probe: Probe) -> Probe:
+def value_point(probe: Probe) -> Probe:
+    """The probe whose inputs hold the same values: what has one oracle."""
     plain = probe.without(_VALUE_FREE)
     if plain.cotangent in SAME_VALUES:
         plain = replace(plain, cotangent="random")

@@ -38,9 +38,10 @@ def examine() -> Iterator[Check]:
 
 
 def _gpu() -> Check:
-    from adjudge.worker.cuda import device_name
+    from adjudge.worker.cuda import find_device
 
-    name = device_name()
+    found = find_device()
+    name = found.name if found is not None else ""
     words = f"{name}, for --runner cuda" if name else "none; the interpreter judges all the same"
     return Check(name="GPU", ok=bool(name), words=words, needed=False)
 

@@ -6,16 +6,34 @@ import time
 
 from adjudge.closing import Closing
 from adjudge.judge.cases import Case
-from adjudge.observation import Observation
+from adjudge.observation import Observation, Status
 from adjudge.task import Candidate
-from adjudge.worker.client import LoadReply, Worker, Zygote
+from adjudge.worker.client import Brood, Lane, LoadReply, Worker, Zygote
 
 
 class Runner(Closing):
     """Worker processes for one candidate, numbered as probes number them."""
 
-    def __init__(self, zygote: Zygote, candidate: Candidate, *, timeout: float) -> None:
+    def __init__(
+        self,
+        zygote: Zygote,
+        candidate: Candidate,
+        *,
+        timeout: float,
+        lanes: int = 1,
+        brood: Brood | None = None,
+    ) -> None:
+        """Begins the workers.
+
+        Args:
+            lanes: how many of them will run at once.
+            brood: workers that were begun elsewhere.
+
+        Raises:
+            HarnessError: the machine cannot start a worker.
+        """
         self.zygote = zygote
+        self._brood = brood or zygote.brood(lanes)
         self.candidate = candidate
         #: Seconds one run may take.
         self.timeout = timeout
@@ -24,10 +42,20 @@ class Runner(Closing):
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
 
+    def lane(self) -> Lane:
+        """A worker for a fork of this process."""
+        return self._brood.lane()
+
+    def within(self, lane: Lane) -> Runner:
+        """In the fork: the runner of that lane."""
+        brood = Brood.within(lane)
+        return Runner(lane.zygote, self.candidate, timeout=self.timeout, brood=brood)
+
     def close(self) -> None:
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
+        self._brood.close()
 
     def loaded(self, process: int = 0) -> tuple[Worker, LoadReply]:
         """A live worker of that number with the candidate loaded, and what loading said."""
@@ -35,7 +63,7 @@ class Runner(Closing):
         if worker is None or not worker.alive:
             if worker is not None:
                 worker.close()
-            worker = self.zygote.spawn()
+            worker = self._brood.worker()
             self._workers[process] = worker
             self._replies[process] = worker.load(self.candidate)
         return worker, self._replies[process]
@@ -46,7 +74,27 @@ class Runner(Closing):
         if reply.observation is not None:
             return reply.observation
         start = time.perf_counter()
-        observation = worker.run(case.request, timeout=timeout or self.timeout)
+        with self.zygote.room.shared():
+            observation = worker.run(case.request, timeout=timeout or self.timeout)
+        if _starved(observation) and worker.alive:
+            # What others hold of the device is no fault of this candidate's.
+            self.zygote.settle()
+            with self.zygote.room.alone():
+                observation = worker.run(case.request, timeout=timeout or self.timeout)
+            if _starved(observation) and self.zygote.room.others:
+                # What the workers of others hold between their runs is not known here.
+                words = (
+                    "the device's memory, which is shared with other candidates, does not suffice"
+                )
+                observation = Observation(status=Status.UNSUPPORTED, notes=(words,))
         self.seconds += time.perf_counter() - start
         self.runs += 1
         return observation
+
+
+def _starved(observation: Observation) -> bool:
+    """Whether the device's memory did not suffice."""
+    raised = observation.raised
+    return raised is not None and (
+        raised.type == "OutOfMemoryError" or "CUDA out of memory" in raised.message
+    )

@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import fast, lacking, leaks, scale, shrink
+from adjudge.judge import fast, lacking, lanes, leaks, scale, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -86,6 +86,9 @@ class Options:
     progress: Progress | None = None
     #: Where candidates run: "interpret", or "cuda" for the first GPU.
     runner: str = "interpret"
+    #: Processes that run the probes of one candidate at once. More than one only where this process may
+    #: fork: it has run nothing in parallel, and sees no GPU.
+    lanes: int = 1
     #: A running zygote to use; otherwise one is started and closed.
     zygote: Zygote | None = None
     timeout: float = RUN_SECONDS
@@ -186,7 +189,7 @@ def running(candidate: Candidate, options: Options) -> Iterator[Runner]:
         _one_thread(),
         _quiet(),
         _zygote(options) as zygote,
-        Runner(zygote, candidate, timeout=options.timeout) as runner,
+        Runner(zygote, candidate, timeout=options.timeout, lanes=options.lanes) as runner,
     ):
         yield runner
 
@@ -282,7 +285,11 @@ class _Trial:
                 return self._assemble(docket, self._alone(found), doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
-            docket.run(planned, self.options.progress, "probing")
+            if self.options.lanes > 1:
+                lanes.run(docket, planned, self.options.lanes)
+            else:
+                docket.run(planned, self.options.progress, "probing")
+        self.runner.zygote.prepare()
         sized = self._at_scale(docket)
         with self._timed("attribution"):
             docket.close_reductions()
@@ -510,7 +517,7 @@ class _Trial:
             candidate=self.candidate.digest,
             gates=gates_digest(),
             runner=self.options.runner,
-            device=_device(self.options.runner),
+            device=self.runner.zygote.model or platform.processor() or platform.machine(),
             versions=_versions(),
             isolation=self.runner.zygote.layers,
             weights=weights,
@@ -612,15 +619,6 @@ def _confirmed(docket: Docket, g: Gate) -> Finding:
             return finding
         if docket.confirm(violation.probe).broken:
             return decide(g, docket)
-
-
-def _device(runner: str) -> str:
-    """The name of what candidates ran on."""
-    if runner == "cuda":
-        from adjudge.worker.cuda import device_name
-
-        return device_name()
-    return platform.processor() or platform.machine()
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
         if child:
             sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
         sandbox.die_with_parent()
-    sandbox.restrict(sandbox.Settings(isolation=isolation, compiler=True), folder)
+    sandbox.restrict(sandbox.Settings(isolation=isolation, compiler=True), [folder])
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
         try:
             make = nvcc.compiled if "nvcc" in job else _compiled

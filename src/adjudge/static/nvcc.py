@@ -93,13 +93,14 @@ def sections(listing: str) -> Iterator[tuple[str, str]]:
     yield from zip(parts[1::2], parts[2::2], strict=True)
 
 
-def complaint(words: str, file: str) -> str:
-    """The first errors among what a compiler says, without the folder that it was given."""
+def complaint(words: str, file: str = "") -> str:
+    """The first errors among what a compiler says, without the name of the file that it was given."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\b(?:error|fatal)\b", line)] or lines[-_LINES:]
     if not errors:
         return "nvcc: ended without a word"
-    return "\n".join(line.replace(file, "the device code") for line in errors[:_LINES])
+    kept = "\n".join(errors[:_LINES])
+    return kept.replace(file, "the device code") if file else kept
 
 
 def readable(symbol: str, kernels: tuple[str, ...]) -> str:

@@ -36,12 +36,17 @@ class _Unreadable(Exception):
     """The return value is not made of tensors and numbers."""
 
 
-def serve(channel_fd: int, output: int, settings: sandbox.Settings) -> None:
-    """Answers requests until the judge hangs up."""
+def serve(channel_fd: int, output: int, cache: str, home: str, settings: sandbox.Settings) -> None:
+    """Answers requests until the judge hangs up.
+
+    Args:
+        cache: folder of what this candidate has compiled; "" takes the worker's own.
+        home: folder in which the worker's own is made; "" is the system's for temporary files.
+    """
     channel = _private(channel_fd, output)
-    with tempfile.TemporaryDirectory(prefix="adjudge-") as folder:
+    with tempfile.TemporaryDirectory(prefix="adjudge-", dir=home or None) as folder:
         try:
-            session = _Session(Path(folder), settings)
+            session = _Session(Path(folder), Path(cache or folder), settings)
         except Exception as error:
             # Nothing of the candidate is here yet: this is the machine's fault, or ours.
             protocol.send(channel, {"unfit": f"{type(error).__name__}: {error}"[:2000]})
@@ -81,7 +86,7 @@ def _private(channel_fd: int, output: int) -> socket.socket:
 class _Session:
     """One candidate in one process."""
 
-    def __init__(self, folder: Path, settings: sandbox.Settings) -> None:
+    def __init__(self, folder: Path, cache: Path, settings: sandbox.Settings) -> None:
         self._folder = folder
         self._settings = settings
         self._entry: Any = None
@@ -89,17 +94,18 @@ class _Session:
         self._module: Any = None
         self._kind = "module"
         self._path = str(folder / "candidate.py")
-        os.environ["TMPDIR"] = os.environ["TRITON_CACHE_DIR"] = str(folder)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-        os.environ["HOME"] = str(folder)
+        os.environ["TMPDIR"] = os.environ["HOME"] = str(folder)
+        for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"):
+            os.environ[name] = str(cache)
         os.environ[protocol.INSIDE] = "1"
         tempfile.tempdir = str(folder)
         sys.dont_write_bytecode = True
         os.chdir(folder)
-        self._audit = integrity.Audit(self._path, str(folder))
+        self._audit = integrity.Audit(self._path, (str(folder), str(cache)))
         self._threads = integrity.Threads()
         self.runner = runners.runner_for(settings)
-        self.runner.close_door(folder)
+        self.runner.close_door((folder, cache))
+        self._threads.begin()
         self._before: list[integrity.Watched] = []
 
     def answer(self, header: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:

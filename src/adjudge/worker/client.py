@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -25,13 +27,15 @@ from adjudge.task import Candidate
 from adjudge.worker import protocol, replies
 from adjudge.worker.images import Arena, TensorImage
 from adjudge.worker.launch import Launch
+from adjudge.worker.room import Room
 
-__all__ = ["Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
+__all__ = ["Brood", "Call", "LoadReply", "RunRequest", "TensorImage", "Worker", "Zygote"]
 
 #: Importing torch and triton takes 3 s on a warm disk; a cold one is given this long.
 START_SECONDS = 120.0
-#: Loading a candidate: importing its file and what it imports.
-LOAD_SECONDS = 60.0
+#: Loading a candidate: importing its file and what it imports; and where it brings CUDA C++, which is
+#: compiled as it is imported, with torch's headers: some 50 s on an idle machine.
+LOAD_SECONDS, BUILD_SECONDS = 60.0, 600.0
 #: Bytes kept of a candidate's standard output and error.
 KEPT_OUTPUT = 32_768
 
@@ -91,14 +95,21 @@ class Zygote(Closing):
     It never holds a task or an answer, and never runs a tensor operation.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, ahead: int = 0) -> None:
         """Waits until the launched process can fork.
+
+        Args:
+            ahead: with how many lanes `prepare` begins the workers of the next candidate; 0 leaves them
+                until they are asked for.
 
         Raises:
             HarnessError: it did not come up.
             UsageError: the machine lacks what the runner needs.
         """
-        self._launch = launch
+        self._launch: Launch | None = launch
+        self._ahead = ahead
+        self._next: Brood | None = None
+        self._lock = threading.Lock()
         #: "full" or "none": how what runs a candidate's code is shut in.
         self.isolation = launch.isolation
         self._channel = launch.channel
@@ -113,6 +124,11 @@ class Zygote(Closing):
         ready = message[0]
         self.layers: tuple[str, ...] = tuple(str(x) for x in ready.get("layers", ()))
         self.device = str(ready.get("device", "cpu"))
+        #: Name of the GPU that candidates run on, "" where they run on the CPU.
+        self.model = str(ready.get("model", ""))
+        #: Bytes of its memory, 0 likewise.
+        self.memory = int(ready.get("memory", 0))
+        self.room = Room()
         if ready.get("missing"):
             launch.close()
             raise UsageError(
@@ -127,6 +143,8 @@ class Zygote(Closing):
         face: str = "cuda",
         allow_compiler: bool = False,
         runner: str = "interpret",
+        ahead: int = 0,
+        share: float = 1.0,
     ) -> Zygote:
         """Launches the process and waits until it can fork.
 
@@ -134,12 +152,46 @@ class Zygote(Closing):
             HarnessError: it did not come up.
         """
         launch = Launch(
-            isolation=isolation, face=face, allow_compiler=allow_compiler, runner=runner
+            isolation=isolation,
+            face=face,
+            allow_compiler=allow_compiler,
+            runner=runner,
+            share=share,
         )
-        return cls(launch)
+        return cls(launch, ahead=ahead)
 
-    def spawn(self) -> Worker:
+    def twin(self, ahead: int = 0, room: str = "") -> Zygote:
+        """The same process, asked over a channel of its own: for a fork of this one.
+
+        Args:
+            ahead: as for the constructor.
+            room: lock file of those who use the device together; "" is this zygote's own.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                with self._lock:
+                    protocol.send(self._channel, {"do": "listen"}, (theirs.fileno(),))
+            except OSError as error:
+                raise HarnessError(f"the worker's parent process is gone: {error}") from error
+        twin = object.__new__(type(self))
+        twin.layers, twin.device, twin.model = self.layers, self.device, self.model
+        twin.isolation = self.isolation
+        twin.memory, twin.room = self.memory, Room(room) if room else self.room
+        twin._launch, twin._ahead, twin._next = None, ahead, None
+        twin._lock, twin._channel = threading.Lock(), ours
+        return twin
+
+    def spawn(self, cache: str = "", home: str = "") -> Worker:
         """A fresh worker.
+
+        Args:
+            home: folder in which the worker's own is made; "" is the system's for temporary files.
+            cache: folder in which workers of one candidate share what they compile; "" gives the worker
+                one of its own.
 
         Raises:
             HarnessError: the zygote is gone.
@@ -147,8 +199,8 @@ class Zygote(Closing):
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         try:
-            protocol.send(self._channel, {"do": "spawn"}, (theirs.fileno(), write_end))
-            message = protocol.receive(self._channel)
+            request = {"do": "spawn", "cache": cache, "home": home}
+            message = self._asked(request, (theirs.fileno(), write_end))
         except OSError as error:
             raise HarnessError(f"the worker's parent process is gone: {error}") from error
         finally:
@@ -158,17 +210,140 @@ class Zygote(Closing):
             raise HarnessError("the worker's parent process died")
         return Worker(self, ours, int(message[0]["pid"]), read_end)
 
+    def brood(self, lanes: int = 1) -> Brood:
+        """Workers for one candidate.
+
+        Args:
+            lanes: how many of them will run at once.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        taken, self._next = self._next, None
+        return taken or Brood(self, lanes)
+
+    def prepare(self) -> None:
+        """Begins the workers of the next candidate, for whoever judges many. Not before those of this
+        one are up: contexts are opened one after another."""
+        if self._ahead and self._next is None:
+            self._next = Brood(self, self._ahead)
+
     def reap(self, pid: int) -> str:
         """How the process ended, in words: "signal SIGSEGV", "exit code 0"."""
         with contextlib.suppress(OSError, protocol.Broken):
-            protocol.send(self._channel, {"do": "reap", "pid": pid})
-            message = protocol.receive(self._channel)
+            message = self._asked({"do": "reap", "pid": pid})
             if message is not None:
                 return str(message[0].get("ending", "unknown"))
         return "unknown"
 
+    def forget(self, pid: int) -> None:
+        """Ends a worker without asking how it ends, or waiting for it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError), self._lock:
+            protocol.send(self._channel, {"do": "forget", "pid": pid})
+
+    def settle(self) -> None:
+        """Waits until the forgotten have ended, and what they held on the device is free."""
+        with contextlib.suppress(OSError, protocol.Broken):
+            self._asked({"do": "settle"})
+
+    def _asked(
+        self, request: dict[str, Any], fds: tuple[int, ...] = ()
+    ) -> tuple[dict[str, Any], list[int]] | None:
+        """The answer to one request; several threads may ask."""
+        with self._lock:
+            protocol.send(self._channel, request, fds)
+            return protocol.receive(self._channel)
+
     def close(self) -> None:
-        self._launch.close()
+        if self._next is not None:
+            self._next.close()
+        if self._launch is not None:
+            self._launch.close()
+        else:
+            self._channel.close()
+
+
+class Brood(Closing):
+    """The workers of one candidate.
+
+    Where opening a context takes a third of a second, two are begun before they are asked for; and what
+    one of them has compiled, the others load. No other candidate's workers ever see that folder.
+    """
+
+    #: Processes that nearly every verdict needs: the ordinary one, and a fresh one beside it.
+    AHEAD = 2
+
+    def __init__(self, zygote: Zygote, lanes: int = 1) -> None:
+        """Begins the workers.
+
+        Args:
+            lanes: how many of them run at once.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        self._zygote = zygote
+        ahead = self.AHEAD + lanes - 1 if zygote.model else 0
+        #: Holds a folder for each worker: they are killed, and leave theirs behind.
+        self._home = tempfile.mkdtemp(prefix="adjudge-brood-")
+        self._cache = tempfile.mkdtemp(prefix="cache-", dir=self._home) if zygote.model else ""
+        self._own = True
+        self._waiting = [self._begun() for _ in range(ahead)]
+
+    def _begun(self) -> Worker:
+        return self._zygote.spawn(self._cache, self._home)
+
+    def worker(self) -> Worker:
+        """One that holds no candidate yet.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        return self._waiting.pop(0) if self._waiting else self._begun()
+
+    def lane(self) -> Lane:
+        """One of the workers for a fork of this process.
+
+        Raises:
+            HarnessError: the zygote is gone.
+        """
+        worker = self._waiting.pop() if len(self._waiting) > 1 else self._begun()
+        return Lane(self._zygote.twin(), worker, self._cache, self._home)
+
+    @classmethod
+    def within(cls, lane: Lane) -> Brood:
+        """In the fork: the workers of that lane, from its one on."""
+        brood = object.__new__(cls)
+        lane.worker.taken_over(lane.zygote)
+        brood._zygote, brood._cache, brood._own = lane.zygote, lane.cache, False
+        brood._home = lane.home
+        brood._waiting = [lane.worker]
+        return brood
+
+    def close(self) -> None:
+        """Ends those that were not asked for; the others must have ended."""
+        for worker in self._waiting:
+            worker.close()
+        self._waiting.clear()
+        if self._own:
+            shutil.rmtree(self._home, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a fork of the judge needs to run a part of the probes."""
+
+    zygote: Zygote
+    worker: Worker
+    cache: str
+    home: str
+
+    def let_go(self) -> None:
+        """In the process that forked: the other one holds them now."""
+        self.worker.let_go()
+        self.zygote.close()
 
 
 class Worker:
@@ -180,8 +355,9 @@ class Worker:
         self.pid = pid
         self.alive = True
         self._kept = bytearray()
-        self._reader = threading.Thread(target=self._drain, args=(output,), daemon=True)
-        self._reader.start()
+        self._output_fd = output
+        # Begun where the worker is first spoken to, which may be a fork of the process that made it.
+        self._reader = threading.Thread(target=self._drain, daemon=True)
 
     def load(self, candidate: Candidate) -> LoadReply:
         """Imports the candidate's source in the worker.
@@ -198,7 +374,8 @@ class Worker:
             "kind": candidate.kind,
             "name": candidate.name,
         }
-        outcome = self._ask(header, LOAD_SECONDS)
+        builds = candidate.language == "cuda"
+        outcome = self._ask(header, BUILD_SECONDS if builds else LOAD_SECONDS)
         if isinstance(outcome, Observation):
             return LoadReply(observation=outcome)
         reply, fds = outcome
@@ -211,6 +388,7 @@ class Worker:
 
     def _await_door(self) -> None:
         """Waits for the worker's first message, which it sends before it holds anything hostile."""
+        self._reader.start()
         self._channel.settimeout(START_SECONDS)
         try:
             message = protocol.receive(self._channel)
@@ -352,7 +530,8 @@ class Worker:
         self.close()
         return Observation(status=status, ending=ending, stdout=self._output())
 
-    def _drain(self, fd: int) -> None:
+    def _drain(self) -> None:
+        fd = self._output_fd
         with contextlib.suppress(OSError):
             while part := os.read(fd, 65_536):
                 room = KEPT_OUTPUT - len(self._kept)
@@ -361,7 +540,7 @@ class Worker:
         os.close(fd)
 
     def _output(self) -> str:
-        if not self.alive:
+        if not self.alive and self._reader.is_alive():
             self._reader.join(timeout=0.2)
         else:
             time.sleep(0)
@@ -369,11 +548,20 @@ class Worker:
 
     def close(self) -> None:
         if self.alive:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGKILL)
-            self._zygote.reap(self.pid)
+            self._zygote.forget(self.pid)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Lets another process that holds the same descriptors have the worker."""
+        if self._reader.ident is None and self._output_fd >= 0:
+            os.close(self._output_fd)
+            self._output_fd = -1
         self.alive = False
         self._channel.close()
+
+    def taken_over(self, zygote: Zygote) -> None:
+        """In a fork: the worker is this process's own, and its parent is asked by `zygote`."""
+        self._zygote = zygote
 
 
 def _close(fds: list[int]) -> None:

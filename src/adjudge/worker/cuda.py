@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +37,20 @@ class Cuda:
         self._device = torch.device("cuda", 0)
         self._placed: list[tuple[Mapping[str, Any], torch.Tensor, torch.Tensor | None]] = []
 
-    def close_door(self, folder: Path) -> None:
+    def close_door(self, folders: Sequence[Path]) -> None:
         # A context cannot be opened behind the door; one that is open works on.
         torch.zeros(1, device=self._device).sum().item()
+        torch.cuda.set_per_process_memory_fraction(self._settings.share, self._device)
         # Torch counts devices through a library that does not start behind the door, and remembers what
         # it counted once there is a context.
         torch.cuda.device_count()
+        # What `load_inline` compiles for if it is told nothing, but for a second copy for later chips.
+        major, minor = torch.cuda.get_device_capability(self._device)
+        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
         _record_launches()
         if self._settings.isolation == "full":
             sandbox.enter_namespaces(processes=False)
-        sandbox.restrict(self._settings, folder)
+        sandbox.restrict(self._settings, folders)
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
@@ -152,14 +158,32 @@ def _launch(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: An
     )
 
 
-def device_name() -> str:
-    """Name of the GPU that candidates run on, "" if there is none. Opens a context here."""
-    return torch.cuda.get_device_name(0) if has_device() else ""
+@dataclass(frozen=True, slots=True)
+class Device:
+    name: str
+    #: Major and minor version of its instructions in one number, 90 for Hopper.
+    capability: int
+    #: Bytes.
+    memory: int
 
 
-def has_device() -> bool:
-    """Whether there is a GPU. Asked in a child: counting opens descriptors, and the worker's door closes
-    those that it inherits."""
+def find_device() -> Device | None:
+    """The GPU that candidates run on, or None. A child is asked: asking opens a context, which would not
+    survive a fork, and descriptors, which a worker's door closes."""
     if not torch.version.cuda:
-        return False
-    return sandbox.in_child(lambda: torch.cuda.device_count() > 0)
+        return None
+    there, here = os.pipe()
+    try:
+        sandbox.in_child(lambda: os.write(here, _words()) > 0)
+        os.close(here)
+        words = os.read(there, 200).decode().split(" ", 2)
+    finally:
+        os.close(there)
+    if len(words) < 3:
+        return None
+    return Device(name=words[2], capability=int(words[0]), memory=int(words[1]))
+
+
+def _words() -> bytes:
+    found = torch.cuda.get_device_properties(0)
+    return f"{found.major}{found.minor} {found.total_memory} {found.name}".encode()

@@ -104,6 +104,10 @@ class Threads:
             self._tasks = os.open("/proc/self/task", os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             self._tasks = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from here on: behind the door, what the device's driver has started is there."""
         self._before = _thread._count()
         self._tasks_before = self._count_tasks()
 
@@ -153,9 +157,9 @@ class Audit:
         "ctypes.dlopen": "opened a shared library",
     }
 
-    def __init__(self, path: str, folder: str) -> None:
+    def __init__(self, path: str, folders: tuple[str, ...]) -> None:
         self._path = path
-        self._folder = folder
+        self._folders = folders
         self.seen: list[str] = []
         self.armed = False
         sys.addaudithook(self._hook)
@@ -178,7 +182,7 @@ class Audit:
 
     def _writes(self, arguments: tuple[Any, ...]) -> bool:
         path, mode = arguments[0], arguments[1]
-        if not isinstance(path, str) or path.startswith((self._folder, "/dev/null")):
+        if not isinstance(path, str) or path.startswith((*self._folders, "/dev/null")):
             return False
         return isinstance(mode, str) and any(c in mode for c in "wax+")
 

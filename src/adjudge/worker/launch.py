@@ -12,10 +12,27 @@ import sys
 
 from adjudge.closing import Closing
 
+_VISIBLE, _KEPT = "CUDA_VISIBLE_DEVICES", "ADJUDGE_VISIBLE_DEVICES"
+
+
+def hide_device() -> None:
+    """Takes the GPUs from this process, and leaves them to those that it launches.
+
+    A judge needs none, and a process that has seen one cannot fork: torch's backward passes start a
+    thread for each. To be called before torch is asked for devices.
+    """
+    os.environ.setdefault(_KEPT, os.environ.get(_VISIBLE, "all"))
+    os.environ[_VISIBLE] = ""
+
 
 def child_environment() -> dict[str, str]:
     """Ours, with the same packages on its path, and nothing decided about Triton's interpreter."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    kept = environment.pop(_KEPT, None)
+    if kept is not None:
+        environment[_VISIBLE] = kept
+    if kept == "all":
+        del environment[_VISIBLE]
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     return environment
 
@@ -28,6 +45,7 @@ class Launch(Closing):
         face: "cuda" answers candidates as a GPU would; "cpu" leaves torch as it is.
         allow_compiler: lets candidates start a compiler.
         runner: "interpret" or "cuda".
+        share: part of the device's memory that one worker's tensors may take.
     """
 
     def __init__(
@@ -37,6 +55,7 @@ class Launch(Closing):
         face: str = "cuda",
         allow_compiler: bool = False,
         runner: str = "interpret",
+        share: float = 1.0,
     ) -> None:
         self.channel, theirs = socket.socketpair()
         environment = {**child_environment(), "PYTORCH_JIT": "0"}
@@ -50,7 +69,7 @@ class Launch(Closing):
         command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
         self.isolation = isolation
         command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]
-        command += [runner]
+        command += [runner, str(share)]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

@@ -144,11 +144,18 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def faults(self) -> list[AccessFault]:
         """Allocations whose guard zones changed."""
-        found = []
-        for number, (block, start, nbytes) in enumerate(self._blocks):
+        found: list[AccessFault] = []
+        changed = []
+        by_device: dict[torch.device, list[torch.Tensor]] = {}
+        for block, start, nbytes in self._blocks:
             end = start + nbytes
-            after = block[end : end + GUARD] != self._guard
-            before = block[start - GUARD : start] != self._guard
+            around = (block[start - GUARD : start], block[end : end + GUARD])
+            changed.append(torch.stack(around) != self._guard)
+            by_device.setdefault(real_device(block), []).append(changed[-1])
+        # One answer for all blocks of a device: a GPU is waited for at each that is asked for.
+        if not any(bool(torch.stack(all_there).any()) for all_there in by_device.values()):
+            return found
+        for number, (before, after) in enumerate(changed):
             name = f"allocation {number}"
             if bool(after.any()):
                 offset = int(after.nonzero()[0, 0])

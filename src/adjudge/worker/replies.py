@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -13,12 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adjudge import arrays
 from adjudge.observation import AccessFault, Observation, OutputTensor, Race, Raised, Status
+from adjudge.static import nvcc
 from adjudge.task import Launch
 
 #: A leaf of a structure in words: alone between brackets, commas and colons, as no key of a mapping is.
 _LEAF = re.compile(r"(?:^|[(\[ ])(?:tensor|number)(?=$|[)\]},])")
 #: Where an output may begin in the memory that holds it.
 _LARGEST_START = 1 << 40
+#: How torch begins what it says of an extension that does not compile, and the files it compiles.
+_UNBUILT = "Error building extension"
+_SOURCE = re.compile(r"\S*/((?:cuda|main)\.(?:cu|cpp))\b")
+_LONGEST_COMPLAINT = 1000
 #: Bytes of all outputs together that are read back.
 LARGEST_OUTPUT = 2 << 30
 _DTYPES = frozenset(
@@ -104,7 +110,7 @@ def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
             status=status,
             outputs=_outputs(found.outputs, fds),
             structure=found.structure,
-            raised=Raised(**found.raised.model_dump()) if found.raised else None,
+            raised=_built(Raised(**found.raised.model_dump())) if found.raised else None,
             ending="; ".join(found.notes) if status is Status.UNREADABLE else "",
             mutated_parameters=tuple(found.mutated_parameters),
             faults=tuple(AccessFault(**_clipped(item)) for item in found.faults),
@@ -209,9 +215,18 @@ def raised(reply: dict[str, Any]) -> Raised | None:
     if reply.get("raised") is None:
         return None
     try:
-        return Raised(**_Raised.model_validate(reply["raised"]).model_dump())
+        return _built(Raised(**_Raised.model_validate(reply["raised"]).model_dump()))
     except ValidationError:
         return Raised(type="Error", message="unreadable", traceback="", phase="load")
+
+
+def _built(raised: Raised) -> Raised:
+    """What a compiler says of a candidate's extension, its first errors before all else: they stand far
+    down in what torch passes on, below the command lines."""
+    if not raised.message.startswith(_UNBUILT):
+        return raised
+    words = nvcc.complaint(raised.message)
+    return replace(raised, message=_SOURCE.sub(r"\1", words)[:_LONGEST_COMPLAINT])
 
 
 def weights(reply: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str, str], ...]:

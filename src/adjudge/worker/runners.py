@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +22,8 @@ _TRITON = importlib.util.find_spec("triton") is not None
 
 
 class Runner(Protocol):
-    def close_door(self, folder: Path) -> None:
-        """Prepares the process for candidates, and restricts it; `folder` stays writable."""
+    def close_door(self, folders: Sequence[Path]) -> None:
+        """Prepares the process for candidates, and restricts it; `folders` stay writable."""
         ...
 
     def answering(self) -> contextlib.AbstractContextManager[None]:
@@ -69,10 +69,10 @@ class Interpret:
     def __init__(self, settings: sandbox.Settings) -> None:
         self._settings = settings
 
-    def close_door(self, folder: Path) -> None:
+    def close_door(self, folders: Sequence[Path]) -> None:
         if self._settings.face == "cuda":
             device_face.put_on()
-        sandbox.restrict(self._settings, folder)
+        sandbox.restrict(self._settings, folders)
 
     def answering(self) -> contextlib.AbstractContextManager[None]:
         return device_face.worn(self._settings.face)

@@ -15,7 +15,7 @@ import socket
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class Settings:
     compiler: bool = False
     #: "interpret" or "cuda": where candidates run.
     runner: str = "interpret"
+    #: Part of the device's memory that one worker's tensors may take.
+    share: float = 1.0
 
     @property
     def starts_programs(self) -> bool:
@@ -99,13 +101,13 @@ def enter_namespaces(*, processes: bool = True) -> bool:
     return libc.unshare(wanted) == 0 or libc.unshare(wanted | _CLONE_NEWUSER) == 0  # type: ignore[no-any-return]
 
 
-def restrict(settings: Settings, folder: Path) -> None:
-    """Closes the door: limits, then Landlock. `folder` stays readable and writable."""
+def restrict(settings: Settings, folders: Sequence[Path]) -> None:
+    """Closes the door: limits, then Landlock. `folders` stay readable and writable."""
     if settings.isolation == "none":
         return
     _limit(memory=settings.runner != "cuda")
     with contextlib.suppress(ImportError):
-        _landlock(settings, folder)
+        _landlock(settings, folders)
 
 
 def _limit(*, memory: bool) -> None:
@@ -135,14 +137,15 @@ def _readable(settings: Settings) -> list[str]:
     return sorted(path for path in found if os.path.isdir(path))
 
 
-def _landlock(settings: Settings, folder: Path) -> None:
+def _landlock(settings: Settings, folders: Sequence[Path]) -> None:
     from py_landlock import AccessFs, Landlock
 
     rules = Landlock(strict=False)
     rules.allow_read(*_readable(settings))
-    rules.allow_read_write(str(folder))
-    # Moving a file from one folder to another inside it, as compile caches do.
-    rules.add_path_rule(str(folder), access=AccessFs.REFER)
+    for folder in folders:
+        rules.allow_read_write(str(folder))
+        # Moving a file from one folder to another inside it, as compile caches do.
+        rules.add_path_rule(str(folder), access=AccessFs.REFER)
     # Rules for single files may not carry the rights of folders.
     rules.add_path_rule("/dev/null", access=AccessFs.READ_FILE | AccessFs.WRITE_FILE)
     rules.add_path_rule("/dev/urandom", access=AccessFs.READ_FILE)
@@ -184,7 +187,7 @@ def _attempt(action: Callable[[Path], bool]) -> bool:
                 if inner == 0:
                     code = 1
                     with contextlib.suppress(BaseException):
-                        restrict(Settings(), Path(folder))
+                        restrict(Settings(), [Path(folder)])
                         code = 0 if action(Path(folder)) else 1
                     os._exit(code)
                 code = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])

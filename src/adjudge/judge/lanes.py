@@ -1,0 +1,127 @@
+"""One plan run in several processes at once, each with a worker of its own.
+
+Most of a verdict's time goes into compiling kernels for the sizes, dtypes and layouts that probes ask
+for, and into the oracle's small operations; both want more than one core. The judge forks: each fork
+runs its part of the plan with a worker that holds the same candidate, compares what comes back, and
+returns both. Forks are the judge's own code and trusted as it is; nothing else speaks to workers.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from adjudge.judge.docket import FIRST_FRESH, Docket, Shared, value_point
+from adjudge.probe import Probe
+from adjudge.worker.client import Lane
+from adjudge.worker.sandbox import die_with_parent
+
+#: Probes below which a lane is not worth its fork, which takes some ten milliseconds.
+LEAST = 8
+#: Costs in the order of milliseconds: of a run, of the oracle at one point, and of compiling for sizes,
+#: dtype and layout that the lane has not met.
+_RUN, _ORACLE, _COMPILE = 3.0, 12.0, 60.0
+
+
+def run(docket: Docket, probes: Sequence[Probe], lanes: int) -> None:
+    """Makes the runs of `probes` that were not made yet, in this process and in `lanes` - 1 forks.
+
+    What a fork that fails has not answered for is run here.
+    """
+    wanted = [p for p in dict.fromkeys(probes) if p not in docket.observations]
+    parts = partition(wanted, min(lanes, len(wanted) // LEAST + 1))
+    begun = [_Fork(docket, part, number) for number, part in enumerate(parts[1:], 1)]
+    try:
+        docket.run(parts[0])
+    finally:
+        answers = [fork.answer() for fork in begun]
+    for found in answers:
+        if found is not None:
+            docket.adopt(found)
+    docket.run([p for p in wanted if p not in docket.skipped])
+
+
+def partition(probes: Sequence[Probe], lanes: int) -> list[list[Probe]]:
+    """The probes in lanes of about equal cost, each in the order of the plan.
+
+    Those with the same values stay together: they share an oracle, and repetitions must share a process.
+    The first lane has those that ask for other processes: the workers begun for them are there.
+    """
+    groups: dict[Probe, list[Probe]] = {}
+    for probe in probes:
+        groups.setdefault(value_point(probe), []).append(probe)
+    costs = [0.0] * lanes
+    met: list[set[tuple[object, ...]]] = [set() for _ in range(lanes)]
+    lane_of: dict[Probe, int] = {}
+
+    def cost(lane: int, group: list[Probe]) -> float:
+        new = {_compiled_for(p) for p in group} - met[lane]
+        return costs[lane] + _ORACLE + _RUN * len(group) + _COMPILE * len(new)
+
+    for point, group in groups.items():
+        elsewhere = any(p.process for p in group)
+        lane = 0 if elsewhere else min(range(lanes), key=lambda n: cost(n, group))
+        costs[lane] = cost(lane, group)
+        met[lane] |= {_compiled_for(p) for p in group}
+        lane_of[point] = lane
+    parts: list[list[Probe]] = [[] for _ in range(lanes)]
+    for probe in probes:
+        parts[lane_of[value_point(probe)]].append(probe)
+    return [parts[0], *filter(None, parts[1:])]
+
+
+def _compiled_for(probe: Probe) -> tuple[object, ...]:
+    """What probably decides which kernels a run needs. Of a size, Triton's specialisation sees whether
+    it is one and whether 16 divides it; block sizes are often the next power of two."""
+    sizes = tuple((n == 1, n % 16 == 0, max(n - 1, 0).bit_length()) for _, n in probe.sizes)
+    return sizes, probe.dtype, probe.layout, probe.config, probe.cotangent != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    found: Shared | None
+    #: What went wrong, in words.
+    fault: str = ""
+
+
+class _Fork:
+    """One part of the plan in a process of its own."""
+
+    def __init__(self, docket: Docket, probes: list[Probe], number: int) -> None:
+        lane = docket.runner.lane()
+        self._answers, answers = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _work(docket, probes, lane, answers, number)
+        os.close(answers)
+        lane.let_go()
+
+    def answer(self) -> Shared | None:
+        """What it has found; None if it failed."""
+        with os.fdopen(self._answers, "rb") as stream:
+            raw = stream.read()
+        os.waitpid(self._pid, 0)
+        # Written by a fork of this very process: nothing of the candidate's is in it but bytes.
+        answer: _Answer = pickle.loads(raw) if raw else _Answer(None)
+        return answer.found
+
+
+def _work(docket: Docket, probes: list[Probe], lane: Lane, answers: int, number: int) -> NoReturn:
+    try:
+        die_with_parent()
+        try:
+            docket.within(docket.runner.within(lane), FIRST_FRESH * (number + 1))
+            known = frozenset(docket.observations)
+            with docket.runner:
+                docket.run(probes)
+            answer = _Answer(docket.shared(beyond=known))
+        except Exception:
+            answer = _Answer(None, traceback.format_exc())
+        with os.fdopen(answers, "wb") as stream:
+            pickle.dump(answer, stream, protocol=pickle.HIGHEST_PROTOCOL)
+    finally:
+        os._exit(0)
