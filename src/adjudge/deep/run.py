@@ -30,6 +30,9 @@ from adjudge.worker.launch import child_environment
 
 #: Points that a candidate is run at: the ordinary one, and others that it answered at.
 MOST_PROBES = 3
+#: Allocations whose sizes are multiples of the driver's granule touch each other: an access past one
+#: would be an access to the next.
+OPTIONS = {"memcheck": ("--padding", "4096")}
 #: Seconds for one tool.
 SECONDS = 300.0
 
@@ -124,8 +127,8 @@ def _reading(docket: Docket, probes: Sequence[Probe], name: str) -> Reading:
     with tempfile.TemporaryDirectory(prefix="adjudge-deep-") as folder:
         _write(docket, probes, Path(folder))
         log = Path(folder) / "log"
-        command = [tool(), "--tool", name, "--log-file", str(log), sys.executable, "-m"]
-        command += ["adjudge.deep.alone", folder]
+        command = [tool(), "--tool", name, "--log-file", str(log), *OPTIONS.get(name, ())]
+        command += [sys.executable, "-m", "adjudge.deep.alone", folder]
         caches = dict.fromkeys(("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TMPDIR"), folder)
         environment = {**child_environment(), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", **caches}
         try:
