@@ -13,8 +13,8 @@ from adjudge.errors import UsageError
 
 def to_mapping(verdict: Verdict) -> dict[str, Any]:
     """Plain JSON values; infinities and NaN become the strings "inf", "-inf", "nan"."""
-    plain: dict[str, Any] = _plain(asdict(verdict))
-    return plain
+    mapping: dict[str, Any] = plain(asdict(verdict))
+    return mapping
 
 
 def to_json(verdict: Verdict, *, indent: int | None = 2) -> str:
@@ -59,11 +59,12 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """JSON values; infinities and NaN as strings."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     return value

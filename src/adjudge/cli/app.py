@@ -5,6 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from adjudge import __version__
+from adjudge.cli.bench import bench
 from adjudge.cli.calibrate import calibrate
 from adjudge.cli.contract import contract
 from adjudge.cli.demo import demo
@@ -25,6 +26,7 @@ app = App(
 )
 for command in (
     verify,
+    bench,
     replay,
     inspect,
     explain,

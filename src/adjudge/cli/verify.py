@@ -27,6 +27,7 @@ def verify(
     runner: common.RunnerName = "interpret",
     chip: Annotated[tuple[str, ...], Parameter(name=["--chip", "-c"])] = (),
     large: int | None = None,
+    deep: bool = False,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
 ) -> int:
     """Judge a candidate against its reference.
@@ -69,6 +70,10 @@ def verify(
     large
         Triton's program instances that a run past 65,536 rows may launch in the interpreter, where each
         takes about a millisecond; 3000 if not given. 0 makes no such run. What was not run is said.
+    deep
+        Also run the candidate under compute-sanitizer, on a GPU and without a sandbox (--runner cuda
+        --isolation none): accesses outside of every allocation convict, races and uninitialised reads
+        are noted, each with kernel and line.
     verbose
         Also show provenance and the seconds each stage took.
     """
@@ -84,6 +89,10 @@ def verify(
         raise UsageError(f"{gates!r} names no gate", todo="`adjudge explain` lists them.")
     for name in names:
         gate_named(name)
+    if deep:
+        from adjudge.deep.run import check
+
+        check(runner, isolation)
     seconds = common.seconds_of(budget)
     chips = tuple(chip_named(name) for name in chip)
     promised = common.contract_of(contract)
@@ -111,6 +120,7 @@ def verify(
             gates=names or None,
             isolation=isolation,
             runner=runner,
+            deep=deep,
             lanes=lanes,
             zygote=Zygote(launch),
             required=required,

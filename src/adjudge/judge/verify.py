@@ -104,6 +104,8 @@ class Options:
     waivers: Waivers | None = None
     #: Program instances that a run past 2**16 rows may launch in the interpreter; 0 makes no such run.
     large: int = scale.INSTANCES
+    #: Also run the candidate under compute-sanitizer: on a GPU, and without a sandbox.
+    deep: bool = False
     #: Chips whose limits the machine code is held against; what it asks for is noted, and no verdict.
     chips: tuple[Chip, ...] = ()
 
@@ -302,6 +304,11 @@ class _Trial:
         )
         with self._timed("fresh processes"):
             findings = leaks.attributed(docket, findings)
+        if self.options.deep:
+            from adjudge.deep.run import examined
+
+            with self._timed("compute-sanitizer"):
+                findings = examined(docket, findings)
         if self.options.chips:
             with self._timed("machine code"):
                 findings = self._with_demands(docket, findings)

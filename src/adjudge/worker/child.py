@@ -25,7 +25,7 @@ import torch
 from adjudge import arrays
 from adjudge.observation import GRADIENT
 from adjudge.weights import construct, described
-from adjudge.worker import gradients, integrity, memory, protocol, runners, sandbox
+from adjudge.worker import gradients, integrity, memory, protocol, runners, sandbox, timing
 from adjudge.worker.interpreter.session import Log, Unsupported
 
 #: Calls whose outputs are kept alive, to see whether a later call changes them.
@@ -107,11 +107,14 @@ class _Session:
         self.runner.close_door((folder, cache))
         self._threads.begin()
         self._before: list[integrity.Watched] = []
+        self._bench = timing.Bench(self)
 
     def answer(self, header: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:
         what = header["do"]
         if what == "load":
             return self._load(header), -1
+        if what in timing.PARTS:
+            return self._bench.answer(header, fds)
         shared = mmap.mmap(fds[0], header["memory"])
         if what == "describe":
             return self._describe(header, shared), -1
@@ -229,10 +232,20 @@ class _Session:
         }
         return reply, fd
 
+    def constructed(self, header: dict[str, Any], shared: mmap.mmap) -> _Run:
+        """The candidate with its weights, for whoever calls it without observing it."""
+        run = _Run(self, header, shared)
+        run.construct()
+        return run
+
+    def fell(self, error: BaseException, phase: str) -> dict[str, Any]:
+        """What an exception of the candidate's reads as; ends the process where the device is dead."""
+        raised = self._raised(error, phase)
+        self._end_if_dead(raised)
+        return {"status": "raised", **raised}
+
     def _facts(self, run: _Run, log: Any) -> dict[str, Any]:
-        tampering = [*self._audit.seen, *integrity.changes(self._before)]
-        tampering += integrity.left_running(self._threads)
-        tampering += run.tampering
+        tampering = [*self.tampering(), *run.tampering]
         facts: dict[str, Any] = {
             "tampering": list(dict.fromkeys(tampering)),
             "faults": [asdict(f) for f in run.allocations.faults()][:100],
@@ -245,6 +258,11 @@ class _Session:
             facts["races"] = [asdict(r) for r in log.races[:100]]
             facts["launches"] = [asdict(launch) for launch in log.launches[:1000]]
         return facts
+
+    def tampering(self) -> list[str]:
+        """What the candidate has done around itself so far, in words."""
+        seen = [*self._audit.seen, *integrity.changes(self._before)]
+        return seen + integrity.left_running(self._threads)
 
     def _end_if_dead(self, raised: dict[str, Any]) -> None:
         """A device that has faulted takes the process with it, so that the judge sees a crash and not a
@@ -296,7 +314,7 @@ class _Run:
         self.peak_bytes = 0
         self.seconds = 0.0
         self.tampering: list[str] = []
-        self._built: Any = None
+        self.built: Any = None
         self._result: Any = None
         self._inputs: list[tuple[str, torch.Tensor]] = []
         self._state: dict[str, bytes] = {}
@@ -304,12 +322,16 @@ class _Run:
         self._pulled: gradients.Pulled | None = None
         self.log: Log | None = None
 
+    def construct(self) -> None:
+        header = self._header
+        self.built = self._session._construct(header, self._shared, header["redrawn"])
+        if not callable(self.built):
+            raise TypeError(f"{type(self.built).__name__} is not callable")
+        self._load_weights(header["weights"])
+
     def execute(self) -> None:
         header = self._header
-        self._built = self._session._construct(header, self._shared, header["redrawn"])
-        if not callable(self._built):
-            raise TypeError(f"{type(self._built).__name__} is not callable")
-        self._load_weights(header["weights"])
+        self.construct()
         placed: list[tuple[Any, Any]] = []
         for number, call in enumerate(header["calls"]):
             self._load_weights(call["weights"])
@@ -346,11 +368,11 @@ class _Run:
         return held  # type: ignore[no-any-return]
 
     def _load_weights(self, rows: list[dict[str, Any]] | None) -> None:
-        if rows is None or not isinstance(self._built, torch.nn.Module):
+        if rows is None or not isinstance(self.built, torch.nn.Module):
             return
         self.phase = "weights"
         state = {row["name"]: memory.tensor_at(self._shared, row) for row in rows}
-        own = self._built.state_dict()
+        own = self.built.state_dict()
         for name, tensor in state.items():
             if name in own:
                 own[name].copy_(tensor)
@@ -365,7 +387,7 @@ class _Run:
         if self._header["gradients"]:
             self._pulled = self._differentiated(args, kwargs, cotangents)
         else:
-            result = self._built(*args, **kwargs)
+            result = self.built(*args, **kwargs)
         self._session.runner.wait()
         self.seconds = time.perf_counter() - start
         self.peak_bytes = tally.peak_bytes - held
@@ -394,8 +416,8 @@ class _Run:
 
     def _differentiated(self, args: Any, kwargs: Any, cotangents: Any) -> gradients.Pulled:
         return gradients.pull(
-            self._built,
-            self._session.explicit_backward(self._built),
+            self.built,
+            self._session.explicit_backward(self.built),
             args,
             kwargs,
             wanted=self._header["gradients"],
@@ -414,9 +436,9 @@ class _Run:
         }
 
     def _named_state(self) -> list[tuple[str, torch.Tensor]]:
-        if not isinstance(self._built, torch.nn.Module):
+        if not isinstance(self.built, torch.nn.Module):
             return []
-        return list(self._built.state_dict().items())
+        return list(self.built.state_dict().items())
 
     def mutated_parameters(self) -> list[str]:
         return [
@@ -427,6 +449,17 @@ class _Run:
 
     def earlier_changed(self) -> bool:
         return any(arrays.to_numpy(t).tobytes() != raw for t, raw in self._earlier)
+
+    def shown(self, result: Any) -> tuple[dict[str, Any], int]:
+        """The reply that shows a value which a call has returned, and the memory that holds it."""
+        try:
+            self.structure, self._result = _flattened(result)
+        except _Unreadable as error:
+            return {"status": "unreadable", "notes": [str(error)]}, -1
+        outputs, fd = self.exported()
+        tampering = self._session.tampering()
+        reply = {"outputs": outputs, "structure": self.structure, "tampering": tampering}
+        return {"status": "answered", **reply}, fd
 
     def exported(self) -> tuple[list[dict[str, Any]], int]:
         """The outputs' descriptions, and a descriptor of memory that holds their bytes."""

@@ -494,6 +494,13 @@ class Worker:
             "twice": request.twice,
         }
 
+    def exchange(
+        self, header: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()
+    ) -> tuple[dict[str, Any], list[int]] | Observation:
+        """One request of another kind: the answer as it came, and descriptors that the caller closes; or
+        the observation that there is none."""
+        return self._ask(header, timeout, fds)
+
     def _send(
         self, header: dict[str, Any], arena: Arena, timeout: float
     ) -> tuple[dict[str, Any], list[int]] | Observation:

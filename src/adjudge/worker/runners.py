@@ -34,6 +34,10 @@ class Runner(Protocol):
         """Around one run; what was launched in it is in the log."""
         ...
 
+    def unobserved(self) -> contextlib.AbstractContextManager[None]:
+        """Around calls that are timed: kernels are launched as they would be anywhere else."""
+        ...
+
     def tensor(self, shared: mmap.mmap, spec: Mapping[str, Any]) -> torch.Tensor:
         """The tensor that `spec` describes in shared memory, where candidates expect it."""
         ...
@@ -93,6 +97,9 @@ class Interpret:
         )
         with memory.poisoned_heap(header["fill"]), interpreter.session(options) as log:
             yield log
+
+    def unobserved(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def tensor(self, shared: mmap.mmap, spec: Mapping[str, Any]) -> torch.Tensor:
         return memory.tensor_at(shared, spec)
