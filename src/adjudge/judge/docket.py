@@ -29,6 +29,7 @@ from adjudge.inputs.levels import SUMS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.runner import Runner
+from adjudge.judge.specialisations import Few
 from adjudge.observation import Demand, Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
 from adjudge.oracle.scaling import degree
@@ -55,6 +56,9 @@ LOOSEST = "bf16xbf16"
 #: Processes that run one probe alone are numbered from here on: probes ask for small numbers.
 FIRST_FRESH = 1_000
 
+#: The second process that probes ask for by themselves.
+SECOND = 1
+
 #: Seconds given to a run that should have answered at once, before it counts as a hang.
 PATIENT_SECONDS = 30.0
 
@@ -69,6 +73,11 @@ PATIENCE = 2
 MOST_CRASHES = 12
 
 _CRASHES = (Status.CRASHED, Status.EXITED)
+
+#: Why a run is not made for which kernels would be compiled once more.
+BEYOND = (
+    "compiling: its sizes, dtype and layout would have kernels compiled once more than is allowed"
+)
 
 Progress = Callable[[str, int, int], None]
 
@@ -125,6 +134,8 @@ class Docket:
         self.input_digests: dict[Probe, str] = {}
         #: Seconds that single runs may take where those of an ordinary one do not fit.
         self.limits: dict[Probe, float] = {}
+        #: Which probes are run where compiling is dear; None runs all.
+        self.few: Few | None = None
         self._demands: dict[Probe, tuple[Demand, ...]] = {}
         #: Number of the last process started for one run alone.
         self._processes = FIRST_FRESH
@@ -146,13 +157,23 @@ class Docket:
         return self.runner.zygote.device
 
     def run(
-        self, probes: Iterable[Probe], progress: Progress | None = None, what: str = ""
+        self,
+        probes: Iterable[Probe],
+        progress: Progress | None = None,
+        what: str = "",
+        *,
+        limited: bool = True,
     ) -> None:
         """Makes the runs that were not made yet, in order.
 
         While the worker runs one probe, the one before it is compared with the oracle here.
+
+        Args:
+            limited: False makes those too for which kernels are compiled once more than `few` allows.
         """
         wanted = [p for p in dict.fromkeys(probes) if p not in self._observations]
+        if limited:
+            wanted = self.affordable(wanted)
         previous: Probe | None = None
         with ThreadPoolExecutor(1) as courier:
             for done, probe in enumerate(wanted):
@@ -172,6 +193,17 @@ class Docket:
                 previous = probe
         if progress is not None and wanted:
             progress(what, len(wanted), len(wanted))
+
+    def affordable(self, probes: list[Probe]) -> list[Probe]:
+        """Those for which kernels need not be compiled once more than `few` allows; the others are
+        skipped."""
+        beyond = [p for p in probes if not self.admits(p)]
+        self._skipped.update(dict.fromkeys(beyond, BEYOND))
+        return [p for p in probes if self.admits(p)]
+
+    def admits(self, probe: Probe) -> bool:
+        """Whether the run is among those that are made where compiling is dear."""
+        return self.few is None or self.few.has(probe)
 
     def _case(self, probe: Probe) -> Case | None:
         """The case of a probe, or None with the reason kept why it is not run."""
@@ -212,6 +244,14 @@ class Docket:
             return None
         self._processes += 1
         elsewhere = replace(case, probe=replace(probe, process=self._processes))
+        return self.runner.run(elsewhere, timeout=self.limits.get(probe))
+
+    def again(self, probe: Probe) -> Observation | None:
+        """The same run in another process, that has run other things; None where it cannot be made."""
+        case = self._case(probe)
+        if case is None:
+            return None
+        elsewhere = replace(case, probe=replace(probe, process=SECOND))
         return self.runner.run(elsewhere, timeout=self.limits.get(probe))
 
     def record(self, case: Case, observation: Observation) -> None:
@@ -263,7 +303,7 @@ class Docket:
         for probe in list(self._observations):
             while state(self, probe) is ProbeState.BROKEN and unusual(self.scene, probe):
                 simpler = list(reductions(self.scene, probe))
-                self.run(simpler)
+                self.run(simpler, limited=False)
                 probe = next((p for p in simpler if state(self, p) is ProbeState.BROKEN), probe)
                 if probe not in simpler:
                     break

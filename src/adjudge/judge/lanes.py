@@ -32,7 +32,8 @@ def run(docket: Docket, probes: Sequence[Probe], lanes: int) -> None:
 
     What a fork that fails has not answered for is run here.
     """
-    wanted = [p for p in dict.fromkeys(probes) if p not in docket.observations]
+    missing = [p for p in dict.fromkeys(probes) if p not in docket.observations]
+    wanted = docket.affordable(missing)
     parts = partition(wanted, min(lanes, len(wanted) // LEAST + 1))
     begun = [_Fork(docket, part, number) for number, part in enumerate(parts[1:], 1)]
     try:

@@ -52,7 +52,7 @@ def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | No
     if by_shape and probe == base and scene.native is not None:
         # A failure at the base itself is a matter of shape only if the declared shape is clean.
         companions.add(scene.native)
-    docket.run(companions)
+    docket.run(companions, limited=False)
     found = declared.decide(gate, View(docket, scene, companions))
     violation = found.violation
     if violation is None or violation.probe.sizes != probe.sizes:
@@ -130,6 +130,8 @@ def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:
         for trial in _smaller_probes(probe, symbol):
             if trials >= TRIALS:
                 return finding
+            if not docket.admits(trial):
+                continue
             trials += 1
             found = _again(docket, gate, trial)
             if found is not None:

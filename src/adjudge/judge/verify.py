@@ -43,10 +43,11 @@ from adjudge.judge.declared import (
     within_ranges,
 )
 from adjudge.judge.digest import gates_digest
-from adjudge.judge.docket import Docket
+from adjudge.judge.docket import BEYOND, Docket
 from adjudge.judge.planning import crossed
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import FIRST_SECONDS, Scouted, scout
+from adjudge.judge.specialisations import MOST, Few, tails
 from adjudge.observation import Status
 from adjudge.oracle import REGIMES
 from adjudge.probe import Probe, Sizes, sizes_of
@@ -89,6 +90,9 @@ class Options:
     #: Processes that run the probes of one candidate at once. More than one only where this process may
     #: fork: it has run nothing in parallel, and sees no GPU.
     lanes: int = 1
+    #: On a GPU, for how many kinds of arguments the kernels of one candidate may be compiled; 0 is any
+    #: number. What would be compiled beyond that is not run, and the findings say so.
+    specialisations: int = MOST
     #: A running zygote to use; otherwise one is started and closed.
     zygote: Zygote | None = None
     timeout: float = RUN_SECONDS
@@ -280,6 +284,7 @@ class _Trial:
         if elsewhere:
             return self._no_verdict(elsewhere, doubts, Outcome.NOT_APPLICABLE)
         docket = self._docket(scouted)
+        docket.few = self._few(docket.scene)
         if self.options.fast:
             with self._timed("first violation"):
                 found = fast.first_violation(docket, self.gates, _confirmed, self._accepted)
@@ -378,18 +383,19 @@ class _Trial:
             planned += docket.scene.crossed
             planned += [p.without(["fill"]) for p in docket.scene.crossed if p.fill in FILLS[1:]]
             planned += [p.without(["history"]) for p in docket.scene.crossed if p.history]
-        planned += self._promised(docket.scene)
+        planned += _promised(docket.scene)
         # The dear runs last: a time budget should not be spent on them.
         native, base = docket.scene.discovery.native, docket.scene.discovery.base
         return sorted(planned, key=lambda probe: probe.sizes == native != base)
 
-    @staticmethod
-    def _promised(scene: Scene) -> list[Probe]:
-        """Runs at the ends of the sizes that a contract declares: what is promised is looked at."""
-        discovery = scene.discovery
-        affordable = ELEMENTS // max(discovery.elements, 1)
-        points = promised_points(scene.task, dict(discovery.base), affordable)
-        return [Probe(sizes=sizes_of(point)) for point in points]
+    def _few(self, scene: Scene) -> Few | None:
+        """Which runs are made where compiling is dear; None makes all."""
+        if self.options.runner != "cuda" or not self.options.specialisations:
+            return None
+        plain = [p for p in (scene.ordinary, scene.native) if p is not None]
+        plans = {g.CONTRACT.identifier: list(g.plan(scene)) for g in self.gates}
+        always = [*plain, *_promised(scene), *tails(scene, plans.get(BY_SIZE, ()))]
+        return Few(scene, plans.values(), always, self.options.specialisations)
 
     def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
         name = g.CONTRACT.identifier
@@ -446,6 +452,7 @@ class _Trial:
         if native is not None and docket.skipped.get(native, "").startswith("budget"):
             left_out.append("the declared shape")
         findings = tuple(_on_budget(f, *starved[f.gate]) for f in findings)
+        findings = tuple(_on_compiling(f, *_uncompiled(docket, f.gate)) for f in findings)
         if left_out:
             words = f"the time allowed leaves out {', '.join(left_out)}"
             warnings = (*warnings, f"{words}; allow more to have a verdict")
@@ -575,6 +582,14 @@ def scene_of(
     return DeclaredScene(**parts, within=within)
 
 
+def _promised(scene: Scene) -> list[Probe]:
+    """Runs at the ends of the sizes that a contract declares: what is promised is looked at."""
+    discovery = scene.discovery
+    affordable = ELEMENTS // max(discovery.elements, 1)
+    points = promised_points(scene.task, dict(discovery.base), affordable)
+    return [Probe(sizes=sizes_of(point)) for point in points]
+
+
 def _cost(g: Gate) -> int:
     return g.CONTRACT.cost
 
@@ -584,6 +599,21 @@ def _starved(docket: Docket, g: Gate) -> tuple[int, int]:
     budget, and how many it asked for."""
     asked = set(g.plan(docket.scene)) - {docket.scene.ordinary, docket.scene.native}
     return sum(docket.skipped.get(p, "").startswith("budget") for p in asked), len(asked)
+
+
+def _uncompiled(docket: Docket, name: str) -> tuple[int, int]:
+    """How many of the gate's probes were left out for what would have been compiled, and how many it
+    asked for."""
+    asked = set(gate(name).plan(docket.scene))
+    return sum(docket.skipped.get(p) == BEYOND for p in asked), len(asked)
+
+
+def _on_compiling(finding: Finding, left_out: int, asked: int) -> Finding:
+    if not left_out or finding.outcome is not Outcome.PASS:
+        return finding
+    words = f"{left_out} of its {asked} probes were not run: kernels would have been compiled for"
+    note = f"{words} more kinds of arguments than is allowed outside the deep mode"
+    return replace(finding, notes=(*finding.notes, note))
 
 
 def _on_budget(finding: Finding, over: int, asked: int) -> Finding:
