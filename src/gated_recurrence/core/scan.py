@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gated_recurrence.core import chunk as algebra
+from gated_recurrence.native import dispatch
 
 # Four 16-row tiles: one warpgroup's rows on Hopper, so that every path shares its rounding points.
 CHUNK = 64
@@ -57,6 +58,7 @@ class _Scan(torch.autograd.Function):
         exclusive: bool,
         rounded: bool,
     ) -> tuple[Tensor, Tensor]:
+        dispatch.allow_portable("forward scan")
         outs, states = [], []
         for operands in _operands((q, k, v, g, erase, beta), scale, exclusive, rounded):
             states.append(state)
@@ -70,6 +72,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_out: Tensor, d_state: Tensor) -> tuple[Tensor | None, ...]:
+        dispatch.allow_portable("backward scan")
         q, k, v, g, erase, beta, *states = ctx.saved_tensors
         scale, exclusive, rounded = ctx.settings
         operands = _operands((q, k, v, g, erase, beta), scale, exclusive, rounded)
