@@ -43,6 +43,11 @@ def _operands(
     return out
 
 
+def _as_written(x: Tensor) -> torch.autocast:
+    """Every product in the dtype of its operands: autocast would round the state to bfloat16."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -60,10 +65,11 @@ class _Scan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         dispatch.allow_portable("forward scan")
         outs, states = [], []
-        for operands in _operands((q, k, v, g, erase, beta), scale, exclusive, rounded):
-            states.append(state)
-            out, state = algebra.forward(operands, state)
-            outs.append(out)
+        with _as_written(q):
+            for operands in _operands((q, k, v, g, erase, beta), scale, exclusive, rounded):
+                states.append(state)
+                out, state = algebra.forward(operands, state)
+                outs.append(out)
         ctx.save_for_backward(q, k, v, g, erase, beta, *states)
         ctx.settings = (scale, exclusive, rounded)
         merged = torch.cat(outs, -2)[..., : q.shape[-2], :] if outs else torch.zeros_like(v)
@@ -81,7 +87,8 @@ class _Scan(torch.autograd.Function):
         for index in range(len(operands) - 1, -1, -1):
             d_chunk = d_outs[index]
             assert d_chunk is not None
-            got = algebra.backward(operands[index], states[index], d_chunk, d_state)
+            with _as_written(q):
+                got = algebra.backward(operands[index], states[index], d_chunk, d_state)
             d_state = got.state
             d_g = _gate_gradient(got, exclusive)
             parts.append((got.q, got.k, got.v, d_g, got.erase, got.beta))
