@@ -168,7 +168,7 @@ def run_all(
 def _reported(member: str, task: str, mode: str, settings: Settings) -> dict[str, Any]:
     try:
         found = run(member, task, mode, settings)
-    except (dispatch.NativeRequired, ArithmeticError) as error:
+    except (dispatch.NativeRequired, ArithmeticError, ValueError) as error:
         found = {"member": member, "task": task, "mode": mode, "error": str(error)}
     said = found.get("error") or f"{found['loss'][-1]:.3f} after {found['seconds']:.0f} s"
     print(f"{member:20} {task:7} {mode:9} {said}", flush=True)

@@ -93,7 +93,7 @@ def test_a_loss_that_is_not_finite_is_an_error(
         return loss * torch.inf, share
 
     monkeypatch.setattr(train, "loss_of", wrong)
-    given = [*TOY, "--members", "gla", "--tasks", "recall", "--steps", "2"]
+    given = [*TOY, "--members", "gla", "--tasks", "recall", "--steps", "1"]
     assert train.main(given) == 1
     settings = train.arguments(given)
     names = train.Settings.__dataclass_fields__
