@@ -162,3 +162,14 @@ def test_strided_views_give_the_same_bits(member: str) -> None:
         torch.equal(x, y)
         for x, y in zip(public(member, inputs), public(member, views), strict=True)
     )
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_autocast_changes_nothing(member: str) -> None:
+    inputs = draw(member, 70, dtype=torch.bfloat16)
+    want = public(member, inputs)
+    expected = gradients(want, inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = public(member, inputs)
+        found = gradients(got, inputs)
+    assert all(torch.equal(x, y) for x, y in zip((*got, *found), (*want, *expected), strict=True))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gated_recurrence.core import chunk as algebra
+from gated_recurrence.native import dispatch
 
 # Four 16-row tiles: one warpgroup's rows on Hopper, so that every path shares its rounding points.
 CHUNK = 64
@@ -42,6 +43,11 @@ def _operands(
     return out
 
 
+def _as_written(x: Tensor) -> torch.autocast:
+    """Every product in the dtype of its operands: autocast would round the state to bfloat16."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -57,11 +63,13 @@ class _Scan(torch.autograd.Function):
         exclusive: bool,
         rounded: bool,
     ) -> tuple[Tensor, Tensor]:
+        dispatch.allow_portable("forward scan")
         outs, states = [], []
-        for operands in _operands((q, k, v, g, erase, beta), scale, exclusive, rounded):
-            states.append(state)
-            out, state = algebra.forward(operands, state)
-            outs.append(out)
+        with _as_written(q):
+            for operands in _operands((q, k, v, g, erase, beta), scale, exclusive, rounded):
+                states.append(state)
+                out, state = algebra.forward(operands, state)
+                outs.append(out)
         ctx.save_for_backward(q, k, v, g, erase, beta, *states)
         ctx.settings = (scale, exclusive, rounded)
         merged = torch.cat(outs, -2)[..., : q.shape[-2], :] if outs else torch.zeros_like(v)
@@ -70,6 +78,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_out: Tensor, d_state: Tensor) -> tuple[Tensor | None, ...]:
+        dispatch.allow_portable("backward scan")
         q, k, v, g, erase, beta, *states = ctx.saved_tensors
         scale, exclusive, rounded = ctx.settings
         operands = _operands((q, k, v, g, erase, beta), scale, exclusive, rounded)
@@ -78,7 +87,8 @@ class _Scan(torch.autograd.Function):
         for index in range(len(operands) - 1, -1, -1):
             d_chunk = d_outs[index]
             assert d_chunk is not None
-            got = algebra.backward(operands[index], states[index], d_chunk, d_state)
+            with _as_written(q):
+                got = algebra.backward(operands[index], states[index], d_chunk, d_state)
             d_state = got.state
             d_g = _gate_gradient(got, exclusive)
             parts.append((got.q, got.k, got.v, d_g, got.erase, got.beta))

@@ -1,9 +1,16 @@
-"""Whether a call runs on the native kernels; every decision is logged, once a reason."""
+"""Whether a call runs on the native kernels; every decision is logged, once a reason.
+
+Under `require_native`, or with `GATED_RECURRENCE_REQUIRE_NATIVE=1`, whatever would take the portable
+path raises instead, forward or backward.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+import os
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -14,6 +21,38 @@ log = logging.getLogger("gated_recurrence")
 
 CAPABILITY = (9, 0)
 HEAD = 128
+
+# Of the process, not of a thread or context: autograd runs backward in threads of its own.
+_requirements = 0
+
+
+class NativeRequired(RuntimeError):
+    """The portable path would have been taken while the native kernels are required."""
+
+
+@contextlib.contextmanager
+def require_native() -> Iterator[None]:
+    """While this is open, in any thread, a portable forward or backward raises `NativeRequired`."""
+    global _requirements
+    _requirements += 1
+    try:
+        yield
+    finally:
+        _requirements -= 1
+
+
+def native_required() -> bool:
+    return _requirements > 0 or os.environ.get("GATED_RECURRENCE_REQUIRE_NATIVE") == "1"
+
+
+def allow_portable(what: str, reason: str = "it has no native kernels for this call") -> None:
+    """Called where the portable path begins.
+
+    Raises:
+        NativeRequired: naming `what`, where the native kernels are required.
+    """
+    if native_required():
+        raise NativeRequired(f"{what}: the native kernels are required, but {reason}")
 
 
 def refusal(
@@ -61,8 +100,11 @@ def native(member: str, q: Tensor, v: Tensor) -> bool:
     capability = torch.cuda.get_device_capability(q.device) if kind == "cuda" else None
     tokens = q.shape[0] * q.shape[1]
     reason = refusal(kind, capability, q.dtype, q.shape[-1], v.shape[-1], tokens)
+    if reason is None:
+        reason = _unbuildable()
+    if reason is not None:
+        allow_portable(member, reason)
     if kind != "cuda":  # the only path there, so nothing to report
         return False
-    reason = reason or _unbuildable()
     _say(member, reason)
     return reason is None
