@@ -1,4 +1,5 @@
-"""Gated DeltaNet on a GPU: time, first call, memory and error, ours and the peers that are installed.
+"""Gated DeltaNet on a GPU: time, first call, memory and error, ours and the peers that are installed;
+and the time of the other members with one gate a head, and of other head sizes.
 
     python benchmarks/recurrence.py [--peers] [--page docs/recurrence.md]
 
@@ -21,7 +22,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gated_recurrence import gated_delta_rule
+from gated_recurrence import (
+    delta_rule,
+    gated_delta_rule,
+    linear_attention,
+    retention,
+    simple_gla,
+)
 from gated_recurrence.native import dispatch
 
 Operator = Callable[..., Tensor]
@@ -40,15 +47,17 @@ COPY = 4.3e12
 MARKS = ("<!-- measured -->\n", "<!-- end of measured -->\n")
 
 
-def draw(batch: int, length: int, heads: int) -> list[Tensor]:
+def draw(
+    batch: int, length: int, heads: int, key_size: int = HEAD, value_size: int = HEAD
+) -> list[Tensor]:
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, device="cuda")
 
-    key = torch.nn.functional.normalize(normal(batch, length, heads, HEAD), dim=-1)
+    key = torch.nn.functional.normalize(normal(batch, length, heads, key_size), dim=-1)
     found = [
-        normal(batch, length, heads, HEAD).bfloat16(),
+        normal(batch, length, heads, key_size).bfloat16(),
         key.bfloat16(),
-        normal(batch, length, heads, HEAD).bfloat16(),
+        normal(batch, length, heads, value_size).bfloat16(),
         -0.1 * normal(batch, length, heads).abs(),
         normal(batch, length, heads).sigmoid(),
     ]
@@ -84,7 +93,7 @@ def peers() -> dict[str, Operator]:
 
 
 def step(operator: Operator, inputs: list[Tensor], bounds: Tensor | None, d_out: Tensor) -> None:
-    torch.autograd.grad(operator(inputs, bounds), inputs, d_out)
+    torch.autograd.grad(operator(inputs, bounds), inputs, d_out, allow_unused=True)
 
 
 def times(
@@ -100,7 +109,7 @@ def times(
         marks[0].record()
         out = operator(inputs, bounds)
         marks[1].record()
-        torch.autograd.grad(out, inputs, d_out)
+        torch.autograd.grad(out, inputs, d_out, allow_unused=True)
         marks[2].record()
     torch.cuda.synchronize()
     forward = statistics.median(a.elapsed_time(b) for a, b, _ in events)
@@ -136,7 +145,7 @@ def errors(operators: dict[str, Operator]) -> list[str]:
         return [out, *torch.autograd.grad(out, given, d_out.to(out.dtype))]
 
     def portable(given: list[Tensor], bounds: Tensor | None) -> Tensor:
-        native, dispatch.native = dispatch.native, lambda *_: False
+        native, dispatch.native = dispatch.native, lambda *_, **__: False
         try:
             return ours(given, bounds)
         finally:
@@ -162,6 +171,47 @@ def repeats(operator: Operator) -> bool:
         all(map(torch.equal, first, torch.autograd.grad(operator(inputs, None), inputs, d_out)))
         for _ in range(100)
     )
+
+
+def members() -> list[str]:
+    """A table of times: the other members with one gate a head, and K, V other than 128."""
+    shapes = [(batch, length, heads) for batch, length, heads, packed in SHAPES if packed is None]
+    rows: list[tuple[str, int, int, Callable[..., Tensor], bool]] = []
+    for name, member, used in (
+        ("delta_rule", delta_rule, (0, 1, 2, 4)),
+        ("simple_gla", simple_gla, (0, 1, 2, 3)),
+        ("linear_attention", linear_attention, (0, 1, 2)),
+        ("retention", retention, (0, 1, 2)),
+    ):
+        for recompute in (False, True):
+
+            def run(
+                x: list[Tensor],
+                bounds: Tensor | None,
+                member: Callable[..., tuple[Tensor, Tensor | None]] = member,
+                used: tuple[int, ...] = used,
+                recompute: bool = recompute,
+            ) -> Tensor:
+                given = [x[i] for i in used]
+                return member(*given, cu_seqlens=bounds, recompute_states=recompute)[0]
+
+            rows.append((name, HEAD, HEAD, run, recompute))
+    rows.append(("gated_delta_rule", 64, 64, ours, False))
+    rows.append(("gated_delta_rule", 128, 256, ours, False))
+    labels = " | ".join(", ".join(map(str, shape)) for shape in shapes)
+    lines = [f"| member | K, V | {labels} |", f"| --- | --- | {'--- | ' * len(shapes)}".rstrip()]
+    for name, key, value, operator, recompute in rows:
+        cells = []
+        for batch, length, heads in shapes:
+            sets = [draw(batch, length, heads, key, value) for _ in range(SETS)]
+            d_out = torch.randn(batch, length, heads, value, device="cuda").bfloat16()
+            cells.append(" / ".join(f"{x:.3f}" for x in times(operator, sets, None, d_out)))
+            del sets
+            torch.cuda.empty_cache()
+        shown = f"{name}, recomputing" if recompute else name
+        lines.append(f"| {shown} | {key}, {value} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    return lines
 
 
 def measure(with_peers: bool, seconds: float) -> str:
@@ -211,6 +261,7 @@ def measure(with_peers: bool, seconds: float) -> str:
         print(lines[-1], flush=True)
         del sets
         torch.cuda.empty_cache()
+    lines += ["", *members()]
     first = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in firsts.items())
     lines += ["", f"First call of the first shape, build and tuning included: {first}.", ""]
     if time.perf_counter() - start > seconds:

@@ -6,14 +6,21 @@ import itertools
 import shutil
 import subprocess
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from gated_recurrence import delta_rule, gated_delta_rule
-from gated_recurrence.native import build, dispatch, plan
+from gated_recurrence import (
+    delta_rule,
+    gated_delta_rule,
+    linear_attention,
+    retention,
+    simple_gla,
+)
+from gated_recurrence.native import build, dispatch, plan, widths
 from gated_recurrence.native import gated_delta_rule as native
 
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
@@ -55,6 +62,34 @@ def test_what_keeps_a_call_from_the_kernels(change: dict[str, object], word: str
     }
     reason = dispatch.refusal(**{**facts, **change})  # type: ignore[arg-type]
     assert reason is None if word is None else word in str(reason)
+
+
+@pytest.mark.parametrize(("key", "value", "taken"), [(64, 256, True), (129, 128, False)])
+def test_members_that_pad_take_other_widths(key: int, value: int, taken: bool) -> None:
+    facts = ("cuda", (9, 0), torch.bfloat16, key, value, 7)
+    assert (dispatch.refusal(*facts, padded=True) is None) == taken
+    assert dispatch.refusal(*facts) is not None
+
+
+@pytest.mark.parametrize(("key", "value"), [(64, 40), (128, 256), (100, 300)])
+def test_other_widths_are_the_same_recurrence(key: int, value: int) -> None:
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=source, dtype=torch.float64)
+
+    source = torch.Generator().manual_seed(0)
+    q, k, v = normal(1, 70, 1, key), normal(1, 70, 1, key) * key**-0.5, normal(1, 70, 2, value)
+    g, beta, state = -normal(1, 70, 2).abs(), normal(1, 70, 2).sigmoid(), normal(1, 2, key, value)
+    want = gated_delta_rule(q, k, v, g, beta, None, state, True)
+    o, final = gated_delta_rule(
+        *(widths.wide(q, 128), widths.wide(k, 128), widths.split_values(v)),
+        *(widths.split_gate(x, value) for x in (g, beta)),
+        *(key**-0.5, widths.split_state(state), True),
+    )
+    assert final is not None
+    found = widths.join_values(o, value), widths.join_state(final, key, value)
+    for x, y in zip(found, want, strict=True):
+        assert y is not None
+        torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
 
 
 def test_a_plan_covers_every_token_once_and_counts_padded_chunks() -> None:
@@ -161,6 +196,14 @@ def test_the_compiler_keeps_products_asynchronous(tmp_path: Path) -> None:
 # ---- on Hopper
 
 NAMES = ("q", "k", "v", "g", "beta", "initial_state")
+# Each member and its arguments between v and the state; all but the first two run without a delta rule.
+MEMBERS: dict[str, tuple[Callable[..., tuple[Tensor, Tensor | None]], tuple[str, ...]]] = {
+    "gated_delta_rule": (gated_delta_rule, ("g", "beta")),
+    "delta_rule": (delta_rule, ("beta",)),
+    "simple_gla": (simple_gla, ("g",)),
+    "linear_attention": (linear_attention, ()),
+    "retention": (retention, ("log_decay",)),
+}
 # The bar is the error of the same formulas with bfloat16 operands, over a whole tensor and in its
 # worst (chunk, head). The gates' gradients have few independent errors a chunk (dg, a cumulative sum,
 # hardly more than one), and the worst of a hundred such scatters by a tenth; of the ratio of two, three
@@ -168,32 +211,60 @@ NAMES = ("q", "k", "v", "g", "beta", "initial_state")
 # and value heads or more, or its errors would be luck.
 BAR = 1.1
 SCATTER = {"g": 1.5, "beta": 1.5}
+# Where the kernels without a delta rule are not at the bar yet (docs/recurrence.md): dg, which takes
+# S o dS' from bfloat16 tiles, and the final state of 513 tokens at the strongest gate.
+SHORTFALL = {"g": 2.0, "final": 1.2}
 
 
 def draw(
-    batch: int, length: int, heads: int, value_heads: int, gate: float, states: int
+    batch: int,
+    length: int,
+    heads: int,
+    value_heads: int,
+    gate: float,
+    states: int,
+    key_size: int = 128,
+    value_size: int = 128,
 ) -> list[Tensor]:
     source = torch.Generator("cuda").manual_seed(length + heads)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=source, device="cuda")
 
-    key = torch.nn.functional.normalize(normal(batch, length, heads, 128), dim=-1)
+    key = torch.nn.functional.normalize(normal(batch, length, heads, key_size), dim=-1)
     return [
-        normal(batch, length, heads, 128).bfloat16(),
+        normal(batch, length, heads, key_size).bfloat16(),
         key.bfloat16(),
-        normal(batch, length, value_heads, 128).bfloat16(),
+        normal(batch, length, value_heads, value_size).bfloat16(),
         -gate * normal(batch, length, value_heads).abs(),
         normal(batch, length, value_heads).sigmoid(),
-        normal(states, value_heads, 128, 128),
+        normal(states, value_heads, key_size, value_size),
     ]
 
 
-def outcome(inputs: list[Tensor], bounds: list[int] | None, seed: int = 3) -> dict[str, Tensor]:
-    inputs = [x.detach().requires_grad_() for x in inputs]
+Options = dict[str, bool]
+
+
+def outcome(
+    inputs: list[Tensor],
+    bounds: list[int] | None,
+    seed: int = 3,
+    member: str = "gated_delta_rule",
+    options: Options | None = None,
+) -> dict[str, Tensor]:
+    """The member's answers, and its gradients under the names of its inputs, of the six in `inputs`."""
+    call, gates = MEMBERS[member]
+    names = ("q", "k", "v", *gates, "initial_state")
+    of = dict(zip(NAMES, inputs, strict=True))
+    of["log_decay"] = of["g"][0].mean(0)
+    leaves = [of[name].detach().requires_grad_() for name in names]
     cu = None if bounds is None else torch.tensor(bounds, device="cuda")
-    o, final = gated_delta_rule(
-        *inputs[:5], initial_state=inputs[5], output_final_state=True, cu_seqlens=cu
+    o, final = call(
+        *leaves[:-1],
+        initial_state=leaves[-1],
+        output_final_state=True,
+        cu_seqlens=cu,
+        **options or {},
     )
     assert final is not None
     source = torch.Generator("cuda").manual_seed(seed)
@@ -201,15 +272,17 @@ def outcome(inputs: list[Tensor], bounds: list[int] | None, seed: int = 3) -> di
         torch.randn(x.shape, generator=source, device="cuda").bfloat16().to(x.dtype)
         for x in (o, final)
     ]
-    gradients = torch.autograd.grad([o, final], inputs, cotangents)
-    found = {"o": o, "final": final, **dict(zip(NAMES, gradients, strict=True))}
+    gradients = torch.autograd.grad([o, final], leaves, cotangents)
+    found = {"o": o, "final": final, **dict(zip(names, gradients, strict=True))}
     return {name: x.detach() for name, x in found.items()}
 
 
-def emulated(inputs: list[Tensor], bounds: list[int] | None) -> dict[str, Tensor]:
+def emulated(
+    inputs: list[Tensor], bounds: list[int] | None, member: str = "gated_delta_rule"
+) -> dict[str, Tensor]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "native", lambda *_: False)
-        return outcome(inputs, bounds)
+        patch.setattr(dispatch, "native", lambda *_, **__: False)
+        return outcome(inputs, bounds, member=member)
 
 
 def per_chunk(x: Tensor, length: int) -> Tensor:
@@ -242,18 +315,114 @@ def test_every_output_and_gradient_is_as_near_float64_as_the_emulation(
     got = outcome(inputs, bounds)
     want = emulated([x.double() for x in inputs], bounds)
     floor = emulated(inputs, bounds)
+    failed = above_the_bar(got, want, floor, length, (heads, value_heads))
+    assert not failed, failed
+
+
+def float32_steps(length: int) -> float:
+    """What float32 loses, truncated: 8 steps of 16 over the channels, and 4 and a decay a chunk."""
+    return (8 + 5 * -(-length // 64)) * 2.0**-23
+
+
+def above_the_bar(
+    got: dict[str, Tensor],
+    want: dict[str, Tensor],
+    floor: dict[str, Tensor],
+    length: int,
+    heads: tuple[int, ...],
+    shortfall: dict[str, float] | None = None,
+) -> list[str]:
     failed = []
     for name, exact in want.items():
+        bar = (shortfall or {}).get(name, BAR)
         error, least = got[name].double() - exact, floor[name].double() - exact
         ratio = float(error.norm() / least.norm())
-        if not ratio <= BAR:
+        # Without a decay the final state of the plain members is a sum of exact products, in which the
+        # emulation has no bfloat16 rounding: what is left is float32, which tensor cores truncate.
+        if not ratio <= bar and not float(error.norm() / exact.norm()) <= float32_steps(length):
             failed.append(f"{name}: {ratio:.3f} of the emulation's")
-        if exact.ndim > 2 and exact.shape[1] == length and exact.shape[2] in (heads, value_heads):
+        if exact.ndim > 2 and exact.shape[1] == length and exact.shape[2] in heads:
             ours, theirs = per_chunk(error, length).max(), per_chunk(least, length).max()
             worst = float((ours / theirs).sqrt())
-            if not worst <= BAR * SCATTER.get(name, 1.0):
+            if not worst <= bar * SCATTER.get(name, 1.0):
                 failed.append(f"{name}: {worst:.3f} of the emulation's in the worst chunk")
+    return failed
+
+
+@pytest.mark.gpu
+@on_hopper
+@pytest.mark.parametrize(
+    ("member", "gate"),
+    [
+        ("simple_gla", 0.0),
+        ("simple_gla", 0.1),
+        ("simple_gla", 5.0),
+        ("linear_attention", 0.0),
+        ("retention", 0.1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("batch", "length", "heads", "value_heads", "bounds"),
+    [
+        (32, 1, 4, 4, None),
+        (8, 200, 4, 8, None),
+        (4, 513, 8, 24, None),
+        (1, 300, 96, 96, [0, 1, 1, 70, 300]),
+        (1, 640, 96, 96, [0, 0, 63, 127, 640, 640]),
+    ],
+)
+def test_members_without_a_delta_rule_are_as_near_float64_as_the_emulation(
+    batch: int,
+    length: int,
+    heads: int,
+    value_heads: int,
+    bounds: list[int] | None,
+    member: str,
+    gate: float,
+) -> None:
+    states = batch if bounds is None else len(bounds) - 1
+    inputs = draw(batch, length, heads, value_heads, gate, states)
+    got = outcome(inputs, bounds, member=member)
+    again = outcome(inputs, bounds, member=member, options={"recompute_states": True})
+    assert all(torch.equal(got[name], again[name]) for name in got)
+    want = emulated([x.double() for x in inputs], bounds, member)
+    floor = emulated(inputs, bounds, member)
+    got.pop("log_decay", None)  # a sum over all tokens of what simple_gla's cases judge as dg
+    want = {name: want[name] for name in got}
+    failed = above_the_bar(got, want, floor, length, (heads, value_heads), SHORTFALL)
     assert not failed, failed
+
+
+@pytest.mark.gpu
+@on_hopper
+@pytest.mark.parametrize("member", ["gated_delta_rule", "simple_gla"])
+@pytest.mark.parametrize(("key", "value"), [(64, 64), (128, 256), (40, 100)])
+def test_other_widths_are_as_near_float64_as_the_emulation(
+    key: int, value: int, member: str
+) -> None:
+    inputs = draw(8, 200, 4, 8, 0.1, 8, key, value)
+    got = outcome(inputs, None, member=member)
+    want = emulated([x.double() for x in inputs], None, member)
+    failed = above_the_bar(got, want, emulated(inputs, None, member), 200, (4, 8))
+    assert not failed, failed
+
+
+@pytest.mark.gpu
+@on_hopper
+def test_members_without_a_delta_rule_keep_sequences_apart_and_repeat_their_bits() -> None:
+    bounds = [0, 70, 200]
+    inputs = draw(1, 200, 2, 4, 0.1, 2)
+    whole = outcome(inputs, bounds, member="simple_gla")
+    for _ in range(100):
+        again = outcome(inputs, bounds, member="simple_gla")
+        assert all(torch.equal(whole[name], again[name]) for name in whole)
+    for spoilt in (0, 1, 2, 3):
+        changed = [x.clone() for x in inputs]
+        changed[spoilt][0, 70] = torch.nan
+        found = outcome(changed, bounds, member="simple_gla")
+        for name in ("o", "q", "k", "v", "g"):
+            assert torch.equal(found[name][:, :70], whole[name][:, :70]), (spoilt, name)
+        assert found["o"][:, 70:].isnan().any()
 
 
 @pytest.mark.gpu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from gated_recurrence.core.checks import check, check_values
@@ -31,18 +30,18 @@ def delta_rule(
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
     final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
 
-    On Hopper with bfloat16 and K = V = 128 the native kernels of `gated_delta_rule` run, with a gate
+    On Hopper with bfloat16 and K up to 128 the native kernels of `gated_delta_rule` run, with a gate
     of zero; `recompute_states` and what they do with NaN are described there.
 
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
     """
     bounds = check(q, k, v, {"beta": (beta, "BTG")}, initial_state, cu_seqlens, values=False)
-    if dispatch.native("delta_rule", q, v):
+    if dispatch.native("delta_rule", q, v, padded=True):
         from gated_recurrence.native import gated_delta_rule as kernels
 
         out, final = kernels.gated_delta_rule(
-            *(q, k, v, torch.zeros_like(beta, dtype=torch.float32), beta),
+            *(q, k, v, None, beta),
             scale=scale,
             initial_state=initial_state,
             bounds=bounds,

@@ -31,7 +31,7 @@ def gated_delta_rule(
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
     final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
 
-    On Hopper with bfloat16 and K = V = 128 the native kernels run (the logger `gated_recurrence` says
+    On Hopper with bfloat16 and K up to 128 the native kernels run (the logger `gated_recurrence` says
     which path and why). They keep the states between forward and backward, 48 KiB a chunk of 64 tokens
     and value head, unless `recompute_states`, which takes longer (docs/recurrence.md says how much);
     the portable path always keeps them. They do not read the values before they start: NaN and
@@ -44,7 +44,7 @@ def gated_delta_rule(
     gates = {"g": (g, "BTG"), "beta": (beta, "BTG")}
     bounds = check(q, k, v, gates, initial_state, cu_seqlens, values=False)
     packed = cu_seqlens is not None
-    if dispatch.native("gated_delta_rule", q, v):
+    if dispatch.native("gated_delta_rule", q, v, padded=True):
         from gated_recurrence.native import gated_delta_rule as kernels
 
         out, final = kernels.gated_delta_rule(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from gated_recurrence.native.kernels import PREPARE, SHARED, SOURCES
+from gated_recurrence.native.kernels import SHARED, SOURCES, THREADS_PREPARE
 
 log = logging.getLogger("gated_recurrence")
 
@@ -24,7 +24,7 @@ FLAGS = (
     "-gencode=arch=compute_90a,code=sm_90a",
     "-cubin",
     *(f"-DSHARED_{name}={size}" for name, size in SHARED.items()),
-    f"-DTHREADS_PREPARE={PREPARE.threads}",
+    f"-DTHREADS_PREPARE={THREADS_PREPARE}",
 )
 
 

@@ -62,15 +62,21 @@ def refusal(
     key: int,
     value: int,
     tokens: int,
+    padded: bool = False,
 ) -> str | None:
-    """Why these facts of a call keep it from the native kernels; None where nothing does."""
+    """Why these facts of a call keep it from the native kernels; None where nothing does.
+
+    `padded`: the member takes other widths too, see `widths.py`.
+    """
     if device != "cuda":
         return f"the tensors are on {device}"
     if capability != CAPABILITY:
         return f"the device has compute capability {capability}, not {CAPABILITY}"
     if dtype != torch.bfloat16:
         return f"the tensors are {dtype}, not torch.bfloat16"
-    if (key, value) != (HEAD, HEAD):
+    if padded and key > HEAD:
+        return f"K = {key}; the kernels are for {HEAD} and less"
+    if not padded and (key, value) != (HEAD, HEAD):
         return f"K = {key}, V = {value}; the kernels are for {HEAD}"
     if tokens == 0:
         return "there are no tokens"
@@ -94,12 +100,12 @@ def _say(member: str, reason: str | None) -> None:
         log.warning("%s: portable path, since %s", member, reason)
 
 
-def native(member: str, q: Tensor, v: Tensor) -> bool:
+def native(member: str, q: Tensor, v: Tensor, *, padded: bool = False) -> bool:
     """Whether `member` runs on the native kernels with these (checked) tensors."""
     kind = q.device.type
     capability = torch.cuda.get_device_capability(q.device) if kind == "cuda" else None
     tokens = q.shape[0] * q.shape[1]
-    reason = refusal(kind, capability, q.dtype, q.shape[-1], v.shape[-1], tokens)
+    reason = refusal(kind, capability, q.dtype, q.shape[-1], v.shape[-1], tokens, padded)
     if reason is None:
         reason = _unbuildable()
     if reason is not None:

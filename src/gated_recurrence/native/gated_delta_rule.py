@@ -1,4 +1,6 @@
-"""Gated DeltaNet on Hopper: four kernels, two forward and two backward.
+"""The members with one gate a head on Hopper: four kernels, two forward and two backward.
+
+Gated DeltaNet, and without a delta rule (`beta` None, another build of the same kernels) simple GLA.
 
 A chunk is 64 tokens of one sequence, a chunk-head one of its value heads; workspaces are padded to
 whole chunks. `sm90/parameters.cuh` says what each field of `Parameters` is.
@@ -14,12 +16,11 @@ import torch
 from torch import Tensor
 
 from gated_recurrence.core.scan import CHUNK
-from gated_recurrence.native import driver
+from gated_recurrence.native import driver, widths
+from gated_recurrence.native.dispatch import HEAD
 from gated_recurrence.native.driver import TensorMap, copyable, launch
-from gated_recurrence.native.kernels import FORWARD, GRADIENTS, GROUPS, PREPARE, STATES, Kernel
+from gated_recurrence.native.kernels import DELTA, GROUPS, PLAIN, Kernel
 from gated_recurrence.native.plan import Plan, plan
-
-HEAD = 128
 
 ROWS = ("q", "k", "v", "out", "d_out", "d_v")
 TILES = ("inverse", "weights", "update", "state", "d_state")
@@ -72,8 +73,10 @@ class _Call:
         for name, tensor in tensors.items():
             setattr(self._fields, name, None if tensor is None else tensor.data_ptr())
 
-    def map(self, **tensors: Tensor) -> None:
+    def map(self, **tensors: Tensor | None) -> None:
         for name, tensor in tensors.items():
+            if tensor is None:
+                continue
             mapped = driver.map_rows if name in ROWS else driver.map_tiles
             setattr(self._fields, name, mapped(tensor))
 
@@ -81,9 +84,10 @@ class _Call:
         shape = (self.chunk_heads, rows, columns)
         return torch.empty(shape, dtype=torch.bfloat16, device=self.device)
 
-    def states(self) -> tuple[Tensor, Tensor]:
-        """U' and S^T of every chunk, to be filled: 48 KiB a chunk-head."""
-        return self.tiles(CHUNK, HEAD), self.tiles(HEAD, HEAD)
+    def states(self, delta: bool) -> tuple[Tensor, Tensor | None]:
+        """S^T and, with a delta rule, U' of every chunk, to be filled: 32 and 16 KiB a chunk-head."""
+        update = self.tiles(CHUNK, HEAD) if delta else None
+        return self.tiles(HEAD, HEAD), update
 
     def floats(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
@@ -96,7 +100,7 @@ class _Call:
         launch(kernel, blocks, ctypes.addressof(self._fields), self.device, self._stream)
 
 
-class _GatedDeltaRule(torch.autograd.Function):
+class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -104,7 +108,7 @@ class _GatedDeltaRule(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         g: Tensor,
-        beta: Tensor,
+        beta: Tensor | None,
         initial_state: Tensor | None,
         scale: float,
         layout: Plan,
@@ -112,23 +116,24 @@ class _GatedDeltaRule(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         call = _Call(q, v, layout, scale)
         vectors = call.floats(call.chunk_heads, 4, CHUNK)
-        inverse, weights = call.tiles(CHUNK, CHUNK), call.tiles(CHUNK, CHUNK)
+        delta = beta is not None
+        kernels = DELTA if delta else PLAIN
+        weights = call.tiles(CHUNK, CHUNK)
+        inverse = call.tiles(CHUNK, CHUNK) if delta else None
         out = torch.empty(v.shape, dtype=v.dtype, device=v.device)
         final = call.floats(layout.sequences.shape[0], v.shape[2], HEAD, HEAD)
-        states = call.states() if keep_states else None
+        state, update = call.states(delta) if keep_states else (None, None)
         call.map(q=q, k=k, v=v, out=out, inverse=inverse, weights=weights)
         call.point(g=g, beta=beta, vectors=vectors, inverse_out=inverse, weights_out=weights)
         call.point(initial_state=initial_state, final_state=final, out_rows=out)
-        if states is not None:
-            call.map(update=states[0], state=states[1])
+        call.map(update=update, state=state)
         call.set(keep_states=int(keep_states))
         prepared = torch.zeros(call.chunk_heads, dtype=torch.int32, device=v.device)
         call.point(prepared=prepared)
         scans = 2 * call.sequence_heads
-        call.launch(PREPARE, _prepare_blocks(call, scans))
-        call.launch(FORWARD, scans)
-        kept = states or (None, None)
-        ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state, *kept)
+        call.launch(kernels.prepare, _prepare_blocks(call, scans))
+        call.launch(kernels.forward, scans)
+        ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state, update, state)
         ctx.settings = scale, layout
         ctx.set_materialize_grads(False)
         return out, final
@@ -142,9 +147,11 @@ class _GatedDeltaRule(torch.autograd.Function):
         call = _Call(q, v, ctx.settings[1], ctx.settings[0])
         d_out = torch.zeros_like(v) if d_out is None else _readable(d_out)
         d_final = None if d_final is None else d_final.contiguous()
+        delta = inverse is not None
+        kernels = DELTA if delta else PLAIN
         kept = state is not None
         if not kept:
-            update, state = call.states()
+            state, update = call.states(delta)
         d_state = call.tiles(HEAD, HEAD)
         d_v = torch.empty(v.shape, dtype=v.dtype, device=v.device)
         d_initial = None if initial_state is None else torch.empty_like(initial_state)
@@ -152,7 +159,7 @@ class _GatedDeltaRule(torch.autograd.Function):
         call.map(update=update, state=state, d_state=d_state)
         call.point(vectors=vectors, d_v_rows=d_v)
         call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
-        values = call.floats(2, call.chunk_heads, CHUNK)
+        values = call.floats(2, call.chunk_heads, CHUNK) if delta else None
         starts = call.floats(call.sequence_heads, 8)
         call.point(d_value_parts=values, d_start_parts=starts)
         # What begins at zero, in one allocation.
@@ -165,15 +172,16 @@ class _GatedDeltaRule(torch.autograd.Function):
         d_q, d_k = (_per_value_head(x, v) for x in (q, k))
         wide = d_q.dtype == torch.float32
         call.point(**({"d_q_wide": d_q, "d_k_wide": d_k} if wide else {"d_q": d_q, "d_k": d_k}))
-        call.launch(STATES, blocks * call.sequence_heads)
-        call.launch(GRADIENTS, min(2 * call.chunk_heads, call.resident(GRADIENTS)))
+        call.launch(kernels.states, blocks * call.sequence_heads)
+        gradients = min(2 * call.chunk_heads, call.resident(kernels.gradients))
+        call.launch(kernels.gradients, gradients)
         d_q, d_k = _over_group(d_q, q), _over_group(d_k, k)
-        return d_q, d_k, d_v, d_g, d_beta, d_initial, None, None, None
+        return d_q, d_k, d_v, d_g, d_beta if delta else None, d_initial, None, None, None
 
 
 def _prepare_blocks(call: _Call, scans: int) -> int:
-    """As many blocks of PREPARE as there are multiprocessors beside a forward scan's blocks, so that
-    the two run at once; all of them where that would leave too few. A cluster is two."""
+    """As many blocks of what prepares as there are multiprocessors beside a forward scan's blocks, so
+    that the two run at once; all of them where that would leave too few. A cluster is two."""
     multiprocessors = driver.multiprocessors(call.device)
     beside = multiprocessors - scans
     most = beside if 3 * beside >= multiprocessors else multiprocessors
@@ -206,21 +214,37 @@ def gated_delta_rule(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    g: Tensor,
-    beta: Tensor,
+    g: Tensor | None,
+    beta: Tensor | None,
     *,
     scale: float | None,
     initial_state: Tensor | None,
     bounds: list[int],
     recompute_states: bool,
 ) -> tuple[Tensor, Tensor]:
-    """o and the final states, of arguments that `checks.check` and `dispatch` have let through."""
-    out, final = _GatedDeltaRule.apply(  # type: ignore[no-untyped-call]
-        *(_readable(x) for x in (q, k, v)),
-        *(x.float().contiguous() for x in (g, beta)),
-        None if initial_state is None else initial_state.float().contiguous(),
-        HEAD**-0.5 if scale is None else float(scale),
+    """o and the final states, of arguments that `checks.check` and `dispatch` have let through.
+
+    `g` None is no decay, `beta` None no delta rule. K up to `HEAD`, any V (`widths.py`).
+    """
+    key, value = q.shape[-1], v.shape[-1]
+    differentiate = _will_differentiate(q, k, v, g, beta, initial_state)
+    if g is None:
+        g = torch.zeros(v.shape[:3], dtype=torch.float32, device=v.device)
+    gate = widths.split_gate(g, value).float().contiguous()
+    rate = None if beta is None else widths.split_gate(beta, value).float().contiguous()
+    state = None
+    if initial_state is not None:
+        state = widths.split_state(initial_state.float()).contiguous()
+    values = widths.split_values(v)
+    out, final = _Recurrence.apply(  # type: ignore[no-untyped-call]
+        *(_readable(x) for x in (widths.wide(q, HEAD), widths.wide(k, HEAD), values)),
+        gate,
+        rate,
+        state,
+        key**-0.5 if scale is None else float(scale),
         plan(q.shape[0], tuple(bounds), q.device),
-        not recompute_states and _will_differentiate(q, k, v, g, beta, initial_state),
+        not recompute_states and differentiate,
     )
-    return out, final
+    if (key, value) == (HEAD, HEAD):
+        return out, final
+    return widths.join_values(out, value), widths.join_state(final, key, value)

@@ -24,10 +24,33 @@ GROUPS = 5
 # The sources check these sizes against their own structures when they are compiled.
 SHARED = {"PREPARE": GROUPS * 34 * 1024, "SCANS": 221 * 1024, "GRADIENTS": 113 * 1024}
 
-PREPARE = Kernel("gdn_prepare", "gdn_prepare", 128 * GROUPS, SHARED["PREPARE"])
-FORWARD = Kernel("gdn_scans", "gdn_forward", 256, SHARED["SCANS"], overlaps=True)
-STATES = Kernel("gdn_scans", "gdn_states", 256, SHARED["SCANS"])
-GRADIENTS = Kernel("gdn_gradients", "gdn_gradients", 256, SHARED["GRADIENTS"], 2, True)
 
-KERNELS = (PREPARE, FORWARD, STATES, GRADIENTS)
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The four kernels of members with one gate a head, in the order in which a step runs them."""
+
+    prepare: Kernel
+    forward: Kernel
+    states: Kernel
+    gradients: Kernel
+
+
+def _family(name: str) -> Family:
+    return Family(
+        Kernel(f"{name}_prepare", f"{name}_prepare", 128 * GROUPS, SHARED["PREPARE"]),
+        Kernel(f"{name}_scans", f"{name}_forward", 256, SHARED["SCANS"], overlaps=True),
+        Kernel(f"{name}_scans", f"{name}_states", 256, SHARED["SCANS"]),
+        Kernel(f"{name}_gradients", f"{name}_gradients", 256, SHARED["GRADIENTS"], 2, True),
+    )
+
+
+THREADS_PREPARE = 128 * GROUPS
+# The same sources compiled with a delta rule and without.
+DELTA, PLAIN = _family("gdn"), _family("simple")
+
+KERNELS = tuple(
+    kernel
+    for family in (DELTA, PLAIN)
+    for kernel in (family.prepare, family.forward, family.states, family.gradients)
+)
 SOURCES = tuple(dict.fromkeys(kernel.source for kernel in KERNELS))

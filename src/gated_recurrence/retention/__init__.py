@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,13 @@ def retnet_log_decay(heads: int) -> Tensor:
     return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=torch.float64)))
 
 
+@functools.cache
+def _default(heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Kept, since a copy to a GPU would wait for it; not an inference tensor, which has no gradient."""
+    with torch.inference_mode(False):
+        return retnet_log_decay(heads).to(device, dtype)
+
+
 def retention(
     q: Tensor,
     k: Tensor,
@@ -24,6 +33,8 @@ def retention(
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     cu_seqlens: Tensor | None = None,
+    *,
+    recompute_states: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """`simple_gla` with a constant gate a head.
 
@@ -35,12 +46,16 @@ def retention(
     if v.ndim != 4 or q.ndim != 4:
         raise ValueError(f"q and v must have four axes, got {tuple(q.shape)} and {tuple(v.shape)}")
     heads = v.shape[2]
+    given = log_decay is not None
     if log_decay is None:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        log_decay = retnet_log_decay(heads).to(q.device, wide)
+        log_decay = _default(heads, q.device, wide)
     if tuple(log_decay.shape) != (heads,):
         raise ValueError(f"log_decay has shape {tuple(log_decay.shape)}, expected ({heads},)")
-    if bool((log_decay > 0).any()):
+    if given and bool((log_decay > 0).any()):
         raise ValueError("log_decay must not be above zero")
     g = log_decay.expand(*q.shape[:2], heads)
-    return simple_gla(q, k, v, g, scale, initial_state, output_final_state, cu_seqlens)
+    return simple_gla(
+        *(q, k, v, g, scale, initial_state, output_final_state, cu_seqlens),
+        recompute_states=recompute_states,
+    )

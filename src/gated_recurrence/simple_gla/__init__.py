@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gated_recurrence.core.checks import check
+from gated_recurrence.core.checks import check, check_values
 from gated_recurrence.core.drive import drive
+from gated_recurrence.native import dispatch
 
 __all__ = ["simple_gla"]
 
@@ -19,6 +20,8 @@ def simple_gla(
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     cu_seqlens: Tensor | None = None,
+    *,
+    recompute_states: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Simple GLA, and Mamba-2's SSD: `S_t = e^{g_t} S_{t-1} + k_t v_tᵀ`, one gate a head.
 
@@ -27,10 +30,25 @@ def simple_gla(
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
     final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
 
+    On Hopper with bfloat16 and K up to 128 the native kernels run; `recompute_states` and what they do
+    with NaN are described in `gated_delta_rule`.
+
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
     """
-    bounds = check(q, k, v, {"g": (g, "BTG")}, initial_state, cu_seqlens)
+    bounds = check(q, k, v, {"g": (g, "BTG")}, initial_state, cu_seqlens, values=False)
+    if dispatch.native("simple_gla", q, v, padded=True):
+        from gated_recurrence.native import gated_delta_rule as kernels
+
+        out, final = kernels.gated_delta_rule(
+            *(q, k, v, g, None),
+            scale=scale,
+            initial_state=initial_state,
+            bounds=bounds,
+            recompute_states=recompute_states,
+        )
+        return out, final if output_final_state else None
+    check_values({"q": q, "k": k, "v": v, "g": g, "initial_state": initial_state})
     out, final = drive(
         q,
         k,

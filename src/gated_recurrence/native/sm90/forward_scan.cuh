@@ -1,5 +1,6 @@
 // The forward scan of one block: S' = c S + (diag(r) K)^T U, chunk after chunk, and the output
-// O = s diag(e) Q S + P' U'. It may store the state before each chunk and the update U'.
+// O = s diag(e) Q S + P' U'. It may store the state before each chunk and the update U'; without a
+// delta rule that is V, and P' is P.
 //
 // One warpgroup's products run in order, so those that the next state waits for go first, and the
 // output's fill the time in which its operands are made.
@@ -8,7 +9,7 @@
 #include "scan.cuh"
 
 // What one warpgroup carries from chunk to chunk.
-template <bool Output>
+template <bool Delta, bool Output>
 struct Forward {
   const Parameters& p;
   ScanMemory& memory;
@@ -27,7 +28,7 @@ struct Forward {
       named_sync(STATE_FREE, JOINED);
       store_state(memory, packed_state);
     }
-    if (keep && before) {
+    if (Delta && keep && before) {
       named_sync(ROWS_FREE, JOINED);
       store_rows(memory.rows_out, packed);
     }
@@ -35,7 +36,9 @@ struct Forward {
       named_sync(OUT_FREE, JOINED);
       store_rows(output(), packed_end);
     }
-    if (keep || (Output && before)) hand_over(keep && now, keep && before, Output && before);
+    if (keep || (Output && before)) {
+      hand_over(keep && now, Delta && keep && before, Output && before);
+    }
   }
 
   // From the state before a chunk to U'. No product is under way at its end.
@@ -108,23 +111,87 @@ struct Forward {
     settled(state);
     if (!Output) release_chunk(memory, chunk);
   }
+
+  // Both, without a delta rule: from the state before a chunk to the one after it, since no product
+  // of the chain waits for another. P V of the chunk before, which may be under way at its beginning,
+  // reads this chunk's `packed`; at its end nothing is under way.
+  template <bool First>
+  __device__ __forceinline__ void pass(int chunk) {
+    pack_pairs(packed_state, state);
+    Stage& stage = await_chunk(memory, chunk, place.tokens(chunk));
+    if (Output) {
+      products_begin();
+      multiply<8, Major::K>(update, packed_state, shared_address(stage.q), false);  // (Q S)^T
+      products_commit();
+      if (!First) {
+        products_wait<1>();
+        settled(out);
+        pack_pairs(packed_end, out);
+        release_chunk(memory, chunk - 1);
+      }
+    }
+    hand(!First, true);
+    const float decay = stage.vectors[1][CHUNK - 1];
+    load_rows(packed, stage.rows);
+    {
+      const Columns rest(stage.vectors[2], lane);
+#pragma unroll
+      for (int i = 0; i < 32; i += 2) {
+        packed_end[i / 2] =
+            pack(rest[i] * low_half(packed[i / 2]), rest[i + 1] * high_half(packed[i / 2]));
+      }
+    }
+    if (Output && First) products_wait<0>();  // as in `begin`
+#pragma unroll
+    for (int i = 0; i < 64; i++) state[i] *= decay;
+    products_begin();
+    multiply<4, Major::Other>(state, packed_end, shared_address(stage.k), true);  // += (diag(r) V)^T K
+    products_commit();
+    if (Output) {
+      products_wait<1>();
+      settled(update);
+      const Columns e(stage.vectors[1], lane);
+#pragma unroll
+      for (int i = 0; i < 32; i++) out[i] = p.scale * e[i] * update[i];
+    }
+    products_wait<0>();
+    settled(state);
+    if (!Output) release_chunk(memory, chunk);
+  }
+
+  // The last of an output, without a delta rule: it is under way at its end.
+  __device__ __forceinline__ void finish(int chunk) {
+    products_begin();
+    multiply<4, Major::K>(out, packed, shared_address(memory.ring[chunk % STAGES].stage.weights),
+                          true);  // += (P V)^T
+    products_commit();
+  }
 };
 
 // The compiler follows products only within a turn of a loop, so a turn goes from the middle of one
 // chunk, where none is under way, to the middle of the next.
-template <bool Output>
+template <bool Delta, bool Output>
 __device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory& memory,
                                                 const Place& place, bool keep) {
   const Lane lane;
-  Forward<Output> scan{p, memory, place, lane, keep};
+  Forward<Delta, Output> scan{p, memory, place, lane, keep};
   read_state(scan.state, p.initial_state, place, lane);
   if (place.chunk_count > 0) {
-    scan.template begin<true>(0);
-    for (int chunk = 0; chunk + 1 < place.chunk_count; chunk++) {
-      scan.end(chunk);
-      scan.template begin<false>(chunk + 1);
+    if constexpr (Delta) {
+      scan.template begin<true>(0);
+      for (int chunk = 0; chunk + 1 < place.chunk_count; chunk++) {
+        scan.end(chunk);
+        scan.template begin<false>(chunk + 1);
+      }
+      scan.end(place.chunk_count - 1);
+    } else {
+      scan.template pass<true>(0);
+      for (int chunk = 0; chunk + 1 < place.chunk_count; chunk++) {
+        if (Output) scan.finish(chunk);
+        scan.template pass<false>(chunk + 1);
+      }
+      if (Output) scan.finish(place.chunk_count - 1);
     }
-    scan.end(place.chunk_count - 1);
     products_wait<0>();
     if (Output) {
       settled(scan.out);
@@ -153,28 +220,31 @@ __device__ __forceinline__ void store_states(const Parameters& p, ScanMemory& me
 }
 
 // Of the forward pass: the updates, where they are kept, and the output.
+template <bool Delta>
 __device__ __forceinline__ void store_output(const Parameters& p, ScanMemory& memory,
                                              const Place& place, bool keep) {
-  if (keep) named_arrive(ROWS_FREE, JOINED);
+  if (Delta && keep) named_arrive(ROWS_FREE, JOINED);
   named_arrive(OUT_FREE, JOINED);
   for (int chunk = 0; chunk < place.chunk_count; chunk++) {
     const bool last = chunk + 1 == place.chunk_count;
-    if (keep) carry_update(p, memory, place.channel, place.chunk_head(p, chunk), last);
+    if (Delta && keep) carry_update(p, memory, place.channel, place.chunk_head(p, chunk), last);
     named_sync(OUT_READY, JOINED);
     carry_rows(p, memory.ring[0].stage.values, p.out, p.out_rows, place, chunk, OUT_FREE, last);
   }
 }
 
 // `Output`: the forward pass. Otherwise the backward pass finds the states again.
-template <bool Output>
+template <bool Delta, bool Output>
 __device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& memory,
                                              const Place& place) {
   const int warp = warp_index();
   const bool keep = !Output || p.keep_states;
   if (warp < 4) {
-    forward_compute<Output>(p, memory, place, keep);
+    forward_compute<Delta, Output>(p, memory, place, keep);
   } else if (warp == LOADING_WARP) {
-    if (first_lane()) load_chunks(p, memory, place, p.v, {Output, Output, false}, false, Output);
+    if (first_lane()) {
+      load_chunks(p, memory, place, p.v, {Delta, Output, Output, false}, false, Output);
+    }
   } else if (warp == WATCHING_WARP) {
     if (Output) watch_prepared(p, memory, place);
   } else if (place.chunk_count == 0) {
@@ -182,8 +252,8 @@ __device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& me
   } else if (warp == STATE_WARP) {
     if (keep) store_states(p, memory, place, true, !Output);
   } else if (Output) {
-    store_output(p, memory, place, keep);
-  } else {
+    store_output<Delta>(p, memory, place, keep);
+  } else if (Delta) {
     store_states(p, memory, place, false, true);
   }
 }

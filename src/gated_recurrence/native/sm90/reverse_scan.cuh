@@ -1,6 +1,7 @@
 // The scan of the state's gradient of one block, chunks last to first:
 // dS = c dS' + (s diag(e) Q)^T dO + K^T E, with dV = A'^T (diag(beta) dU), E = -diag(e) dV and
-// diag(beta) dU = P'^T dO + diag(beta r) K dS'. It writes dS' of each chunk and dV.
+// diag(beta) dU = P'^T dO + diag(beta r) K dS'. It writes dS' of each chunk and dV. Without a delta
+// rule dV = dU, and E = 0.
 //
 // One warpgroup's products run in order. Those that wait for nothing, P'^T dO and
 // (s diag(e) Q)^T dO, stand where the operands of the others are being made.
@@ -61,6 +62,7 @@ __device__ __forceinline__ void start_sum(const Parameters& p, const Place& plac
 }
 
 // What one warpgroup carries from chunk to chunk.
+template <bool Delta>
 struct Reverse {
   const Parameters& p;
   ScanMemory& memory;
@@ -150,44 +152,97 @@ struct Reverse {
       named_sync(ROWS_FREE, JOINED);
       store_rows(memory.rows_out, packed_rows);
       // The storing warp takes the sums on: a store to memory here would hold up the fence.
-      *reinterpret_cast<float2*>(&memory.sums[lane.warp][value_sums_token()]) = sums;
+      if (Delta) *reinterpret_cast<float2*>(&memory.sums[lane.warp][value_sums_token()]) = sums;
     }
     hand_over(now, before, false);
+  }
+
+  // Both, without a delta rule: from dS' to dV and dS. No product is under way at its end.
+  __device__ __forceinline__ void pass(int step) {
+    const Stage& stage = memory.ring[step % STAGES].stage;
+    pack_pairs(packed_state, state);
+    products_begin();
+    multiply<8, Major::K>(across, packed_state, shared_address(stage.k), false);  // (K dS')^T
+    products_commit();
+    hand(step > 0, true);
+    const float decay = stage.vectors[1][CHUNK - 1];
+    {
+      const Columns e(stage.vectors[1], lane);
+#pragma unroll
+      for (int i = 0; i < 32; i += 2) {
+        packed_read[i / 2] = pack(p.scale * e[i] * low_half(packed_out[i / 2]),
+                                  p.scale * e[i + 1] * high_half(packed_out[i / 2]));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 64; i++) state[i] *= decay;
+    products_begin();
+    multiply<4, Major::Other>(state, packed_read, shared_address(stage.q), true);
+    products_commit();
+    products_wait<1>();
+    settled(across);
+    settled(within);
+    const Columns rest(stage.vectors[2], lane);
+#pragma unroll
+    for (int i = 0; i < 32; i += 2) {
+      packed_rows[i / 2] =
+          pack(rest[i] * across[i] + within[i], rest[i + 1] * across[i + 1] + within[i + 1]);
+    }
+    products_wait<0>();
+    settled(state);
   }
 };
 
 // The compiler follows products only within a turn of a loop, so a turn goes from the middle of one
 // chunk, where none is under way, to the middle of the next.
+template <bool Delta>
 __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory& memory,
                                                 const Place& place) {
   const Lane lane;
-  Reverse scan{p, memory, place, lane};
+  Reverse<Delta> scan{p, memory, place, lane};
   read_state(scan.state, p.d_final_state, place, lane);
   if (place.chunk_count > 0) {
     if (place.chunk_count == 1) start_sum(p, place, scan.state, lane);
     scan.open(0);
-    scan.begin(0);
+    if constexpr (Delta) {
+      scan.begin(0);
+    } else {
+      scan.pass(0);
+    }
     for (int step = 0; step + 1 < place.chunk_count; step++) {
-      scan.end(step);
+      if constexpr (Delta) {
+        scan.end(step);
+      } else {
+        release_chunk(memory, step);
+      }
       scan.open(step + 1);
-      products_wait<1>();
-      settled(scan.state);
-      release_chunk(memory, step);
+      if constexpr (Delta) {
+        products_wait<1>();
+        settled(scan.state);
+        release_chunk(memory, step);
+      }
       if (step + 2 == place.chunk_count) {
         products_wait<0>();
         start_sum(p, place, scan.state, lane);
       }
-      scan.begin(step + 1);
+      if constexpr (Delta) {
+        scan.begin(step + 1);
+      } else {
+        scan.pass(step + 1);
+      }
     }
-    scan.end(place.chunk_count - 1);
-    products_wait<0>();
-    settled(scan.state);
+    if constexpr (Delta) {
+      scan.end(place.chunk_count - 1);
+      products_wait<0>();
+      settled(scan.state);
+    }
     scan.hand(true, false);
   }
   write_state(scan.state, p.d_initial_state, place, lane);
 }
 
-// One warp stores dS', one dV and its sums with V.
+// One warp stores dS', one dV and its sums with V. The gradients without a delta rule need no dV.
+template <bool Delta>
 __device__ __forceinline__ void store_gradients(const Parameters& p, ScanMemory& memory,
                                                 const Place& place, bool state) {
   named_arrive(state ? STATE_FREE : ROWS_FREE, JOINED);
@@ -198,29 +253,34 @@ __device__ __forceinline__ void store_gradients(const Parameters& p, ScanMemory&
       carry_state(memory, p.d_state, place.channel, chunk_head, chunk == 0);
     } else {
       named_sync(ROWS_READY, JOINED);
-      const int lane = threadIdx.x % 32, half = place.channel / 64;
-      float2 sum = make_float2(0.f, 0.f);
-      for (int warp = 0; warp < 4; warp++) {
-        const float2 part = *reinterpret_cast<const float2*>(&memory.sums[warp][2 * lane]);
-        sum.x += part.x;
-        sum.y += part.y;
+      if constexpr (Delta) {
+        const int lane = threadIdx.x % 32, half = place.channel / 64;
+        float2 sum = make_float2(0.f, 0.f);
+        for (int warp = 0; warp < 4; warp++) {
+          const float2 part = *reinterpret_cast<const float2*>(&memory.sums[warp][2 * lane]);
+          sum.x += part.x;
+          sum.y += part.y;
+        }
+        const int64_t to = (int64_t(half) * p.chunk_heads + chunk_head) * CHUNK + 2 * lane;
+        *reinterpret_cast<float2*>(p.d_value_parts + to) = sum;
       }
-      const int64_t to = (int64_t(half) * p.chunk_heads + chunk_head) * CHUNK + 2 * lane;
-      *reinterpret_cast<float2*>(p.d_value_parts + to) = sum;
       carry_rows(p, memory.rows_out, p.d_v, p.d_v_rows, place, chunk, ROWS_FREE, chunk == 0);
     }
-    publisher.stored_one(chunk == 0);
+    if (Delta || state) publisher.stored_one(chunk == 0);
   }
 }
 
+template <bool Delta>
 __device__ __forceinline__ void reverse_scan(const Parameters& p, ScanMemory& memory,
                                              const Place& place) {
   const int warp = warp_index();
   if (warp < 4) {
-    reverse_compute(p, memory, place);
+    reverse_compute<Delta>(p, memory, place);
   } else if (warp == LOADING_WARP) {
-    if (first_lane()) load_chunks(p, memory, place, p.d_out, {true, true, true}, true, false);
+    if (first_lane()) {
+      load_chunks(p, memory, place, p.d_out, {Delta, true, true, Delta}, true, false);
+    }
   } else if (warp <= ROWS_WARP && place.chunk_count > 0) {
-    store_gradients(p, memory, place, warp == STATE_WARP);
+    store_gradients<Delta>(p, memory, place, warp == STATE_WARP);
   }
 }

@@ -65,7 +65,7 @@ struct Place {
 };
 
 struct Operands {
-  bool q, weights, values;
+  bool inverse, q, weights, values;
 };
 
 __device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
@@ -109,7 +109,8 @@ __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& mem
                                             Operands wanted, bool reverse, bool behind) {
   int prepared = 0;
   const uint32_t bytes =
-      BLOCK_BYTES * (4 + 2 * wanted.q + wanted.weights + wanted.values) + VECTOR_BYTES;
+      BLOCK_BYTES * (3 + wanted.inverse + 2 * wanted.q + wanted.weights + wanted.values) +
+      VECTOR_BYTES;
   for (int step = 0; step < place.chunk_count; step++) {
     const int chunk = reverse ? place.chunk_count - 1 - step : step;
     const int s = step % STAGES, round = step / STAGES;
@@ -131,7 +132,7 @@ __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& mem
       load_box(shared_address(stage.values), p.v, full, place.channel, place.value_head, token,
                batch);
     }
-    if (rank == 0) {
+    if (wanted.inverse && rank == 0) {
       load_box_for(both, shared_address(stage.inverse), p.inverse, full, 0, 0, chunk_head, 0);
     }
     if (wanted.q) {
