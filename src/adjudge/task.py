@@ -141,6 +141,8 @@ class Declared:
     #: Float dtypes beside the native one.
     dtypes: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ("contiguous",)
+    #: Numbers of dimensions of the first input beside its own.
+    ranks: tuple[int, ...] = ()
     #: "as-drawn" by the reference's own input functions, every "finite" one, or "any".
     values: str = "as-drawn"
     #: (argument path, least, greatest): a probe with a value beyond is extended.

@@ -56,6 +56,7 @@ class Scene:
             and probe.dtype == "native"
             and probe.weights == "seeded"
             and probe.batch == "whole"
+            and probe.rank == 0
             and "parameter" not in probe.history
             and (probe.cotangent == "none" or self.task.declared.training)
         )

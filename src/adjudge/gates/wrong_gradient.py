@@ -21,6 +21,7 @@ from adjudge.gates.reading import (
     weight,
 )
 from adjudge.inputs import levels
+from adjudge.inputs.ranks import at_other_ranks
 from adjudge.observation import COTANGENTS, Observation, Status
 from adjudge.probe import Probe
 
@@ -44,7 +45,8 @@ CONTRACT = Contract(
     oracle="Autograd of the reference in float64.",
     measurement="Random, one-hot, zero, expanded (stride 0), sliced and transposed cotangents, and "
     "two passes through one graph; each at the base point, and random ones under other layouts, "
-    "sizes, fills and after other calls.",
+    "sizes and fills, after other calls, and with inputs of rank 2 to 4 where their leading "
+    "dimensions are a batch to the reference.",
     signature="An element of a gradient beyond its bound, or a gradient that is missing.",
 )
 
@@ -66,6 +68,7 @@ def plan(scene: Scene) -> Iterable[Probe]:
         return [first]
     kinds = [kind for kind in levels.COTANGENTS if kind != "none"]
     probes = [replace(ordinary, cotangent=kind) for kind in kinds]
+    probes += [replace(p, cotangent=FIRST) for p in at_other_ranks(scene.task, ordinary)]
     probes += [replace(first, fill="nan"), replace(first, history=("same",))]
     probes += [replace(first, layout=layout) for layout in ("sliced", "transposed")]
     if scene.task.parameters:

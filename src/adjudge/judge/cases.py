@@ -18,6 +18,7 @@ from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
+from adjudge.judge.ranked import at_rank, strangeness
 from adjudge.oracle import Oracle
 from adjudge.oracle.gradients import GradientOracle, pull
 from adjudge.probe import Probe
@@ -31,8 +32,8 @@ WEIGHT_SEED = 42
 #: Added to a probe's seed for the "other" content of a history.
 OTHER = 104_729
 
-#: Float64 answers of a row alone and in its batch agree to this part of the largest: libraries sum in
-#: another order at another size, and float32 could not tell them apart (2**-24).
+#: Float64 answers of a row alone, in its batch and at another rank agree to this part of the largest:
+#: libraries sum in another order at another size, and float32 could not tell them apart (2**-24).
 ALIKE = 2.0**-36
 
 Weights = Mapping[str, npt.NDArray[Any]]
@@ -57,6 +58,8 @@ class CaseBuilder:
         self.program = program
         #: True if the reference's state is loaded into the candidate by name.
         self.by_name = by_name
+        #: By probe, why the reference gives it no meaning at its rank; "" where it does.
+        self._unranked: dict[Probe, str] = {}
 
     def build(self, probe: Probe) -> Case:
         """The case of `probe`.
@@ -70,6 +73,8 @@ class CaseBuilder:
         arguments = self.arguments(probe)
         if probe.batch != "whole":
             self._check_rows(probe, arguments)
+        if probe.rank:
+            self._check_rank(probe)
         images = self._images(arguments, probe)
         destinations, structure = self._destinations(probe, arguments)
         images.kwargs.update(destinations)
@@ -121,6 +126,8 @@ class CaseBuilder:
             arguments = _scaled(arguments, probe.special)
         if probe.batch != "whole":
             arguments = self._rows(arguments, probe)
+        if probe.rank:
+            arguments = at_rank(self.program.task, arguments, probe.rank)
         if probe.layout in ("expanded", "overlapping"):
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
@@ -168,6 +175,18 @@ class CaseBuilder:
                 rows, leaf.data, rtol=ALIKE, atol=ALIKE * _largest(rows), equal_nan=True
             ):
                 raise OutsideDomain("the reference does not treat the rows of a batch alike")
+
+    def _check_rank(self, probe: Probe) -> None:
+        """Raises OutsideDomain: the reference does not give at this rank what it gives for the same
+        rows at its own, so that no candidate can be held to it."""
+        probe = probe.without(["cotangent", "layout"])
+        if probe not in self._unranked:
+            try:
+                self._unranked[probe] = strangeness(self, probe, ALIKE)
+            except OutsideDomain as why:
+                self._unranked[probe] = str(why)
+        if self._unranked[probe]:
+            raise OutsideDomain(self._unranked[probe])
 
     def gradients(self, probe: Probe, arguments: Arguments) -> Gradients:
         """The cotangents of a probe, and which gradients the reference has there.
