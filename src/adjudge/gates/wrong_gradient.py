@@ -64,11 +64,12 @@ def plan(scene: Scene) -> Iterable[Probe]:
     first = replace(ordinary, cotangent=FIRST)
     if not scene.discovery.differentiable:
         return []
-    if not _asked(scene):
+    if not scene.owes_gradients:
         return [first]
     kinds = [kind for kind in levels.COTANGENTS if kind != "none"]
     probes = [replace(ordinary, cotangent=kind) for kind in kinds]
-    probes += [replace(p, cotangent=FIRST) for p in at_other_ranks(scene.task, ordinary)]
+    ranked = at_other_ranks(scene.task, ordinary, scene.native)
+    probes += [replace(probe, cotangent=FIRST) for probe in ranked]
     probes += [replace(first, fill="nan"), replace(first, history=("same",))]
     probes += [replace(first, layout=layout) for layout in ("sliced", "transposed")]
     if scene.task.parameters:
@@ -95,7 +96,7 @@ def decide(evidence: Evidence) -> Finding:
         missing = _missing(evidence) or _raising(evidence, first)
         if missing is not None:
             return violated(CONTRACT, evidence, missing, exact=True, probes=1)
-    elif not _asked(scene):
+    elif not scene.owes_gradients:
         return _not_offered(evidence.observations.get(first))
     failing = broken_probes(evidence, CONTRACT.identifier)
     if failing:
@@ -107,11 +108,6 @@ def decide(evidence: Evidence) -> Finding:
     if finding.outcome is not Outcome.PASS:
         return finding
     return replace(finding, notes=(*finding.notes, *_notes(evidence)))
-
-
-def _asked(scene: Scene) -> bool:
-    """Whether the candidate owes gradients: the task asks for them, or it offers them."""
-    return scene.discovery.gradients or scene.task.declared.training
 
 
 def _not_offered(observation: Observation | None) -> Finding:

@@ -19,8 +19,9 @@ from adjudge.task import Task, merged
 Shape = tuple[int, ...]
 
 
-def at_other_ranks(task: Task, ordinary: Probe) -> Iterator[Probe]:
-    """The ordinary run at each rank that is not the task's own; none where it has no rows.
+def at_other_ranks(task: Task, ordinary: Probe, native: Probe | None = None) -> Iterator[Probe]:
+    """The ordinary run at each rank that is not the task's own, none where it has no rows; and the
+    native run, where there is one, at each that is declared.
 
     The number of rows, where it may vary, is one that splits into parts of which no two neighbours are
     alike: else a kernel that takes one for the other would be right.
@@ -33,8 +34,11 @@ def at_other_ranks(task: Task, ordinary: Probe) -> Iterator[Probe]:
         if rank > own and symbol is not None:
             rows = _rows(probe.size(symbol.name), rank - own + 1)
             probe = probe.at(merged(dict(probe.sizes), **{symbol.name: rows}))
-        if rank != own:
-            yield probe
+        if rank == own:
+            continue
+        yield probe
+        if native is not None and rank in task.declared.ranks:
+            yield replace(native, rank=rank)
 
 
 def leading(shape: Shape, rank: int) -> tuple[Shape, Shape] | None:
