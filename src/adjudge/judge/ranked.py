@@ -32,7 +32,9 @@ def at_rank(task: Task, arguments: Arguments, rank: int) -> Arguments:
         for path, axis in symbol.axes:
             if axis or path not in moving:
                 raise OutsideDomain(f"{path} has the rows of the batch elsewhere")
-        moving = {path for path, _ in symbol.axes}
+        if len(old) == 1:
+            # One size may be that of a weight by chance; the symbol knows. Several hardly are.
+            moving = {path for path, _ in symbol.axes}
 
     def reshape(path: str, value: Any) -> Any:
         return value.reshape(*new, *shapes[path][len(old) :]) if path in moving else value
