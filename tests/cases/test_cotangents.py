@@ -94,11 +94,15 @@ LINEAR = replace(
 )
 
 
+@pytest.mark.parametrize("renamed", [False, True])
 @pytest.mark.parametrize(("bias", "where"), [("flat.sum(0)", ""), ("flat[0]", "grad b")])
 def test_an_explicit_backward_answers_for_every_parameter(
-    bias: str, where: str, zygote: Zygote
+    bias: str, where: str, renamed: bool, zygote: Zygote
 ) -> None:
     source = EXPLICIT.format(bias)
+    if renamed:
+        # The seed still gives them the bytes that the reference's have.
+        source = source.replace("self.w", "self.matrix").replace("self.b", "self.shift")
     program, candidate = kernelbench.from_source(LINEAR.reference_source(), source, "explicit")
     options = Options(zygote=zygote, examine=False, gates=GATE, fast=bool(where))
     verdict = verify(program, candidate, options)

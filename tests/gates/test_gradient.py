@@ -216,6 +216,16 @@ def test_kinks_missing_gradients_and_used_up_cotangents_are_noted() -> None:
     assert mutates_input.decide(found).outcome is Outcome.VIOLATION
 
 
+def test_a_parameter_that_cannot_be_asked_for_is_named() -> None:
+    found = FakeEvidence(scene(discovery={"unasked": ("norm.weight",)}))
+    found.put(found.scene.ordinary, answer(1.0, 2.0))
+    found.put(replace(found.scene.ordinary, cotangent="random"), answer(1.0, 2.0))
+    finding = wrong_gradient.decide(found)
+    assert finding.outcome is Outcome.PASS
+    words = "not asked for norm.weight: the candidate's name of it is not known"
+    assert finding.notes == (words,)
+
+
 def test_other_gates_read_a_backward_pass_for_what_it_is() -> None:
     found = FakeEvidence(
         scene(task={"declared": Declared(kernel=True)}, discovery={"gradients": True})

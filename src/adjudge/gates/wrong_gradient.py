@@ -31,8 +31,9 @@ CONTRACT = Contract(
     codes=("CMP-02",),
     kind=Kind.EXACT_OR_DERIVED,
     cost=2,
-    scope="Gradients of every floating-point input and of every parameter that is matched by name. "
-    "Declared where the task declares training (an input of it requires gradients), else extended.",
+    scope="Gradients of every floating-point input and of every parameter, matched by name or by the "
+    "bytes that the seed gives it; those that match neither way are named. Declared where the task "
+    "declares training (an input of it requires gradients), else extended.",
     precondition="The reference is differentiable there, the forward answer is right, and the "
     "candidate offers gradients (autograd around no kernel, a function of its own, or an explicit "
     "backward) or the task declares training.",
@@ -124,6 +125,10 @@ def _not_offered(observation: Observation | None) -> Finding:
 
 
 def _notes(evidence: Evidence) -> Iterable[str]:
+    strange = evidence.scene.discovery.unasked
+    if strange:
+        words = "names of them are" if len(strange) > 1 else "name of it is"
+        yield f"not asked for {', '.join(strange[:5])}: the candidate's {words} not known"
     asked = {p: o for p, o in evidence.observations.items() if p.cotangent != "none" and o.answered}
     unasked = sorted({name for o in asked.values() for name in o.missing})
     if unasked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,18 @@ class Case:
 class CaseBuilder:
     """Builds cases for one program."""
 
-    def __init__(self, program: Program, *, by_name: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        *,
+        by_name: bool,
+        counterparts: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.program = program
         #: True if the reference's state is loaded into the candidate by name.
         self.by_name = by_name
+        #: Where it is not: the candidate's names of the reference's parameters, as far as known.
+        self.counterparts = counterparts
         #: By probe, why the reference gives it no meaning at its rank; "" where it does.
         self._unranked: dict[Probe, str] = {}
 
@@ -103,6 +112,7 @@ class CaseBuilder:
             ),
             structure=structure.words,
             gradients=gradients.names if gradients is not None else (),
+            counterparts=tuple(self.counterparts.items()) if gradients is not None else (),
             twice=probe.cotangent == "twice",
         )
         return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
@@ -203,15 +213,20 @@ class CaseBuilder:
             return given[index]
 
         found = pull(self.make(probe, arguments)(), arguments, draw)
-        inputs = {name for name, _ in arguments.tensors()}
-        # A candidate that names its parameters otherwise cannot be asked for them.
-        names = tuple(name for name in found if self.by_name or name in inputs)
+        # A candidate that names its parameters otherwise can be asked for those it is known to name.
+        known = {name for name, _ in arguments.tensors()} | set(self.counterparts)
+        names = tuple(name for name in found if self.by_name or name in known)
         if not names:
             raise OutsideDomain("the reference has no gradient")
         return Gradients(
             names=names,
+            unasked=tuple(name for name in found if name not in names),
             cotangents=tuple(given.get(i) for i in range(max(given) + 1)),
         )
+
+    def unasked(self, case: Case) -> tuple[str, ...]:
+        """Parameters whose gradient a candidate is not asked for: its names of them are not known."""
+        return self.gradients(case.probe, case.arguments).unasked
 
     def pulled(
         self, probe: Probe, reference: Callable[..., Any], arguments: Arguments
@@ -379,6 +394,8 @@ class Gradients:
 
     #: Inputs and parameters that the reference has a gradient for.
     names: tuple[str, ...]
+    #: Parameters that it has one for, too, and of which the candidate's name is not known.
+    unasked: tuple[str, ...]
     #: One for each tensor that the reference returns, None for those without gradient.
     cotangents: tuple[torch.Tensor | None, ...]
 
