@@ -57,6 +57,9 @@ class Probe:
     cotangent: str = "none"
     #: "whole", or the part of the batch whose rows alone are given: a name of `inputs.levels.BATCHES`.
     batch: str = "whole"
+    #: 0, or the number of dimensions that the task's first input is given with in place of its own: its
+    #: leading ones, the batch, are split or merged.
+    rank: int = 0
 
     def size(self, symbol: str) -> int:
         return dict(self.sizes)[symbol]
@@ -93,4 +96,5 @@ FACTORS: tuple[str, ...] = (
     "repeat",
     "cotangent",
     "batch",
+    "rank",
 )

@@ -141,6 +141,8 @@ class Declared:
     #: Float dtypes beside the native one.
     dtypes: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ("contiguous",)
+    #: Numbers of dimensions of the first input beside its own.
+    ranks: tuple[int, ...] = ()
     #: "as-drawn" by the reference's own input functions, every "finite" one, or "any".
     values: str = "as-drawn"
     #: (argument path, least, greatest): a probe with a value beyond is extended.
@@ -263,6 +265,9 @@ class Discovery:
     #: Inputs and parameters, by name, that the reference has a gradient for; none where gradients
     #: were not tried.
     differentiable: tuple[str, ...] = ()
+    #: Parameters that it has one for and the candidate is not asked for: which of its own they are is
+    #: not known.
+    unasked: tuple[str, ...] = ()
     #: Whether the candidate offers gradients: by autograd, by functions or a backward of its own.
     gradients: bool = False
     #: True if an output of the reference shares storage with one of its inputs or parameters.

@@ -16,6 +16,9 @@ from adjudge import arrays
 #: near enough to keep variances positive.
 SPREAD = 0.25
 
+#: (name, shape, dtype, SHA-256 of the bytes) of one parameter or buffer.
+Row = tuple[str, tuple[int, ...], str, str]
+
 
 def construct(
     factory: Callable[..., Any],
@@ -39,7 +42,7 @@ def construct(
     return built
 
 
-def described(module: torch.nn.Module) -> list[tuple[str, tuple[int, ...], str, str]]:
+def described(module: torch.nn.Module) -> list[Row]:
     """(name, shape, dtype, SHA-256 of the bytes) of each parameter and buffer."""
     rows = []
     for name, tensor in module.state_dict().items():

@@ -63,6 +63,7 @@ def loaded(folder: Path, text: str) -> file.ContractFile:
         ('"1..64"', '"some"', r"toml:11: .*no range of sizes"),
         ('words = "rows"', 'words = "r"\nlayouts = ["slised"]', r"(?s)toml:9: .*sliced"),
         ('words = "rows"', 'words = "r"\nlayouts = ["sliced"]', r"toml:9: contiguous inputs"),
+        ('words = "rows"', 'words = "r"\nranks = [3, 7]', r"(?s)toml:9: .*rank 7 are not.*2, 3, 4"),
         ('words = "rows"', 'words = "r"\ndtypes = ["float3"]', r"(?s)toml:9: .*float32"),
         (
             'words = "finite"',

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from adjudge.contract import Standing, Verdict
+from adjudge.contracts.against import check
 from adjudge.contracts.draft import draft
 from adjudge.contracts.file import load
+from adjudge.errors import UsageError
 from adjudge.frontends import kernelbench
 from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
@@ -85,3 +87,26 @@ def test_what_no_gate_judges_is_said(tmp_path: Path, zygote: Zygote) -> None:
     verdict = judged(tmp_path, zygote, "return torch.softmax(x, -1)", change)
     (promise,) = (p for p in verdict.promises if p.name == "postcondition.batch_invariant")
     assert promise.waits or "schedule-dependent" in promise.judged
+
+
+TWO = "rows, columns = x.shape\nreturn torch.softmax(x, -1)"
+
+
+def test_a_refused_rank_is_a_violation_where_it_is_declared(tmp_path: Path, zygote: Zygote) -> None:
+    assert judged(tmp_path, zygote, TWO, ("", "")).standing is Standing.SOUND
+    verdict = judged(tmp_path, zygote, TWO, ("[scope]", "[scope]\nranks = [3]"))
+    assert verdict.standing is Standing.VIOLATING
+    (finding,) = verdict.violations
+    assert finding.gate == "shape-dependent"
+    assert finding.violation is not None
+    assert finding.violation.probe.rank == 3
+    assert any(promise.name == "scope.ranks" for promise in verdict.promises)
+
+
+def test_a_rank_that_the_reference_does_not_take_cannot_be_declared(tmp_path: Path) -> None:
+    program = kernelbench.KernelBenchProgram(SOFTMAX.replace("dim=-1", "dim=1"), "softmax")
+    assert "dim=1" in program.task.source
+    path = tmp_path / "contract.toml"
+    path.write_text(draft(program).replace("[scope]", "[scope]\nranks = [3]"), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"does not take inputs of rank 3: .*leading dimensions"):
+        check(load(path), program)

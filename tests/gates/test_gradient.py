@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
+import pytest
 from fakes import WRONG, FakeEvidence, answer, scene
 
 from adjudge.contract import Outcome, Scope
@@ -11,15 +13,18 @@ from adjudge.gates import (
     bypasses_kernel,
     mutates_input,
     out_of_bounds,
+    shape_dependent,
     stale_output,
     wrong_gradient,
     wrong_metadata,
     wrong_value,
 )
-from adjudge.gates.protocol import Comparison
+from adjudge.gates.protocol import Comparison, Scene
+from adjudge.judge.declared import DeclaredScene
 from adjudge.judge.scout import _offered
 from adjudge.observation import AccessFault, Observation, Raised, Status
-from adjudge.task import Declared
+from adjudge.probe import Probe
+from adjudge.task import Declared, SizeScope
 
 TRAINING = {"declared": Declared(training=True)}
 
@@ -90,6 +95,74 @@ def test_what_fresh_memory_leaves_in_a_gradient_belongs_to_stale_output() -> Non
     assert wrong_gradient.decide(found).outcome is not Outcome.VIOLATION
 
 
+def vars_of(found: Scene) -> dict[str, Any]:
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
+def at_ranks(found: FakeEvidence) -> list[Probe]:
+    """The probes of gradients at other ranks, each answered rightly."""
+    planned = [p for p in wrong_gradient.plan(found.scene) if p.rank]
+    return [found.put(probe, answer(1.0, 2.0)) for probe in planned]
+
+
+def test_one_gradient_is_asked_at_each_other_rank_and_the_answer_under_it() -> None:
+    asked = evidence()
+    assert [(p.rank, p.cotangent) for p in at_ranks(asked)] == [(n, "random") for n in (2, 3, 4)]
+    forward = [p for p in shape_dependent.plan(asked.scene) if p.rank]
+    assert forward == [p.without(["cotangent"]) for p in at_ranks(asked)]
+    # What has no gradient may be a kernel for one rank.
+    silent = evidence(gradients=False)
+    assert not [
+        p for g in (wrong_gradient, shape_dependent) for p in g.plan(silent.scene) if p.rank
+    ]
+
+
+def test_a_gradient_that_is_wrong_at_another_rank_alone_is_extended() -> None:
+    found = evidence(training=True)
+    probe = next(p for p in at_ranks(found) if p.rank == 3)
+    found.put(probe, answer(1.0, 3.0), WRONG)
+    finding = wrong_gradient.decide(found)
+    assert finding.violation is not None
+    assert (finding.violation.probe, finding.scope) == (probe, Scope.EXTENDED)
+    assert shape_dependent.decide(found).outcome is not Outcome.VIOLATION
+
+
+def test_a_wrong_answer_at_another_rank_belongs_to_shape_dependent() -> None:
+    found = evidence()
+    probe = next(p for p in at_ranks(found) if p.rank == 3)
+    found.put(probe, answer(1.0, 3.0), WRONG)
+    found.put(probe.without(["cotangent"]), answer(1.0, 3.0), WRONG)
+    finding = shape_dependent.decide(found)
+    assert finding.violation is not None
+    assert finding.violation.probe.rank == 3
+    assert wrong_gradient.decide(found).outcome is not Outcome.VIOLATION
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_clear_error_at_another_rank_is_no_violation(training: bool) -> None:
+    found = evidence(training=training)
+    found.put(replace(found.scene.ordinary, cotangent="random"), answer(1.0, 2.0))
+    for probe in at_ranks(found):
+        raised = Raised(type="ValueError", message="two dimensions", traceback="", phase="call")
+        found.put(probe, Observation(status=Status.RAISED, raised=raised))
+    finding = wrong_gradient.decide(found)
+    assert finding.outcome is Outcome.PASS
+    assert any("refused" in note for note in finding.notes)
+
+
+def test_a_rank_that_a_contract_declares_is_owed() -> None:
+    declared = Declared(training=True, ranks=(3,), sizes=SizeScope())
+    found = FakeEvidence(DeclaredScene(**vars_of(scene(task={"declared": declared}))))
+    found.put(found.scene.ordinary, answer(1.0, 2.0))
+    raised = Raised(type="ValueError", message="two dimensions", traceback="", phase="call")
+    for probe in at_ranks(found):
+        assert found.scene.is_declared(probe) == (probe.rank == 3)
+        found.put(probe, Observation(status=Status.RAISED, raised=raised))
+    finding = wrong_gradient.decide(found)
+    assert finding.violation is not None
+    assert (finding.violation.probe.rank, finding.scope) == (3, Scope.DECLARED)
+
+
 def raising(found: FakeEvidence) -> None:
     probe = replace(found.scene.ordinary, cotangent="random")
     raised = Raised(type="RuntimeError", message="no backward", traceback="", phase="call")
@@ -141,6 +214,16 @@ def test_kinks_missing_gradients_and_used_up_cotangents_are_noted() -> None:
     assert mutates_input.decide(found).outcome is Outcome.PASS
     found.put(first, replace(seen, mutated_inputs=("args[0]",)))
     assert mutates_input.decide(found).outcome is Outcome.VIOLATION
+
+
+def test_a_parameter_that_cannot_be_asked_for_is_named() -> None:
+    found = FakeEvidence(scene(discovery={"unasked": ("norm.weight",)}))
+    found.put(found.scene.ordinary, answer(1.0, 2.0))
+    found.put(replace(found.scene.ordinary, cotangent="random"), answer(1.0, 2.0))
+    finding = wrong_gradient.decide(found)
+    assert finding.outcome is Outcome.PASS
+    words = "not asked for norm.weight: the candidate's name of it is not known"
+    assert finding.notes == (words,)
 
 
 def test_other_gates_read_a_backward_pass_for_what_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 
 from adjudge.errors import UsageError
 from adjudge.inputs import codec
-from adjudge.inputs.levels import COTANGENTS, DISTRIBUTIONS, FILLS, HISTORIES, LAYOUTS, SPECIALS
+from adjudge.inputs.levels import (
+    COTANGENTS,
+    DISTRIBUTIONS,
+    FILLS,
+    HISTORIES,
+    LAYOUTS,
+    RANKS,
+    SPECIALS,
+)
 from adjudge.probe import Probe, sizes_of
 
 names = st.text("abcdefgh_", min_size=1, max_size=8)
@@ -27,6 +36,7 @@ probes = st.builds(
     process=st.integers(0, 3),
     repeat=st.integers(0, 3),
     cotangent=st.sampled_from(COTANGENTS),
+    rank=st.sampled_from((0, *RANKS)),
 )
 
 
@@ -61,6 +71,14 @@ def test_lines_of_the_first_format_stay_readable() -> None:
 def test_rubbish_is_a_clear_mistake(line: str) -> None:
     with pytest.raises(UsageError, match="recipe"):
         codec.decode(line)
+
+
+def test_a_rank_is_written_only_where_it_is_another() -> None:
+    ordinary = Probe(sizes=(("rows", 6),))
+    assert "rank" not in codec.probe_to_mapping(ordinary)
+    other = replace(ordinary, rank=3)
+    assert codec.probe_to_mapping(other)["rank"] == 3
+    assert codec.describe(other) == "rows=6 · rank 3"
 
 
 def test_a_field_from_the_future_is_named() -> None:

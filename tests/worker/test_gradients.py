@@ -154,3 +154,22 @@ def test_more_gradients_than_there_is_room_for_is_an_error() -> None:
     x = torch.randn(3)
     with pytest.raises(TypeError, match="2 gradients for 1"):
         pull(torch.relu, grads, (x,), {}, wanted=("args[0]",), cotangents=(x,), twice=False)
+
+
+@pytest.mark.parametrize(("kind", "make"), BUILT[:4])
+def test_a_parameter_of_another_name_is_asked_for_by_that(kind: str, make: Any) -> None:
+    built, x, g = make(), torch.randn(3, 4), torch.randn(3, 4)
+    found = pull(
+        built,
+        explicit_backward(built, SimpleNamespace(), "ModelNew"),
+        (x,),
+        {},
+        wanted=("args[0]", "norm.scale", "norm.shift"),
+        cotangents=(g,),
+        twice=False,
+        counterparts={"norm.scale": "weight"},
+    )
+    assert found.backward == kind
+    assert list(found.gradients) == ["args[0]", "norm.scale", "norm.shift"]
+    torch.testing.assert_close(found.gradients["norm.scale"], expected(x, g)["weight"])
+    assert found.gradients["norm.shift"] is None

@@ -14,6 +14,7 @@ from adjudge.contracts.reading import near
 from adjudge.contracts.terms import Looser
 from adjudge.errors import UsageError
 from adjudge.inputs import batches
+from adjudge.inputs.ranks import at_other_ranks
 from adjudge.inputs.sampler import Sampler
 from adjudge.judge.cases import WEIGHT_SEED, CaseBuilder
 from adjudge.judge.declared import beyond
@@ -48,7 +49,11 @@ def check(contract: ContractFile, program: Program) -> None:
     except OutsideDomain:
         # The verdict says so of the reference; the contract is not at fault.
         return
-    for mistake in (*_answers(contract, oracle, arguments), *_batches(contract, program)):
+    for mistake in (
+        *_answers(contract, oracle, arguments),
+        *_batches(contract, program),
+        *_ranks(contract, program),
+    ):
         raise mistake
 
 
@@ -190,6 +195,23 @@ def _batches(contract: ContractFile, program: Program) -> Iterator[UsageError]:
             f"the reference itself cannot keep it: {why}",
             todo="Remove it: a row of this reference has no answer of its own.",
         )
+
+
+def _ranks(contract: ContractFile, program: Program) -> Iterator[UsageError]:
+    """Ranks at which the reference does not answer, or gives the same rows another meaning."""
+    ordinary = Probe(sizes=sizes_of(shrunken(program)))
+    declared = contract.terms.scope.ranks
+    for probe in at_other_ranks(program.task, ordinary):
+        if probe.rank not in declared:
+            continue
+        try:
+            CaseBuilder(program, by_name=False).build(probe)
+        except OutsideDomain as why:
+            yield contract.file.mistake(
+                ["scope", "ranks", declared.index(probe.rank)],
+                f"the reference itself does not take inputs of rank {probe.rank}: {why}",
+                todo="Remove it, or let the reference take its leading dimensions for a batch.",
+            )
 
 
 def _tighter(looser: Looser, oracle: Oracle, name: str) -> bool:

@@ -15,7 +15,7 @@ from adjudge.contracts.promises import DESIGNED
 from adjudge.contracts.reading import Text, near
 from adjudge.contracts.terms import Looser, Refusal, SizeWords, Terms
 from adjudge.errors import UsageError
-from adjudge.inputs.levels import LAYOUTS
+from adjudge.inputs.levels import LAYOUTS, RANKS
 from adjudge.oracle import REGIMES
 from adjudge.oracle.regimes import BF16, FP16, FP32
 from adjudge.static.chips import CHIPS
@@ -64,6 +64,7 @@ class ContractFile:
             sizes=sizes.scope(scope.sizes) if scope.sizes else (),
             dtypes=tuple(scope.dtypes),
             layouts=tuple(scope.layouts),
+            ranks=tuple(scope.ranks),
             values=terms.precondition.values,
             ranges=tuple((n, low, high) for n, (low, high) in terms.precondition.ranges.items()),
             regime=terms.tolerance.regime,
@@ -185,6 +186,13 @@ def _in_scope(contract: ContractFile) -> Iterator[UsageError]:
             "contiguous inputs are not within the scope, though every judgement starts from them",
             todo='Add "contiguous" to scope.layouts.',
         )
+    for number, rank in enumerate(scope.ranks):
+        if rank not in RANKS:
+            yield wrong(
+                ["scope", "ranks", number],
+                f"inputs of rank {rank} are not tried, so that nothing can be promised of them",
+                todo=f"Name ranks among {', '.join(map(str, RANKS))}.",
+            )
     for number, refusal in enumerate(scope.refusals):
         here = ("scope", "refusals", number)
         yield from _sizes(contract, refusal.sizes, (*here, "sizes"))

@@ -77,6 +77,12 @@ def _scope(terms: Terms) -> Iterator[Promise]:
             words=", ".join(scope.layouts),
             judged="a fault or a refusal under these layouts breaks the declared scope",
         )
+    if scope.ranks:
+        yield Promise(
+            name="scope.ranks",
+            words=", ".join(map(str, scope.ranks)),
+            judged="a fault or a refusal at these ranks breaks the declared scope",
+        )
     if scope.dtypes:
         yield _dtypes(scope.dtypes)
     for tensor in scope.quantised:

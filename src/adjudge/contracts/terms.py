@@ -98,6 +98,9 @@ class ScopePart:
     symbol that is not named keeps its native size."""
     layouts: list[str] = field(default_factory=lambda: ["contiguous"])
     """How inputs may lie in memory."""
+    ranks: list[int] = field(default_factory=list)
+    """Numbers of dimensions, beside its own, that the first input may have: leading dimensions are a
+    batch, and the other inputs that share them have as many. 2, 3 or 4."""
     dtypes: list[str] = field(default_factory=list)
     """Float dtypes of the inputs; the reference's own if empty."""
     quantised: list[Quantised] = field(default_factory=list)

@@ -41,8 +41,13 @@ class Scene:
         sizes = self.discovery.native
         return None if sizes is None else Probe(sizes=sizes)
 
+    @property
+    def owes_gradients(self) -> bool:
+        """Whether gradients are asked of the candidate: the task asks for them, or it offers them."""
+        return self.discovery.gradients or self.task.declared.training
+
     def is_declared(self, probe: Probe) -> bool:
-        """Whether the probe lies within what the task declares: its own sizes, distribution,
+        """Whether the probe lies within what the task declares: its own sizes, rank, distribution,
         layout, weights and dtype, and nothing unusual about memory, order or history beyond what
         any caller may see (fill, guard, schedule, repeat, process and calls with other content are
         the machine's and the caller's doing, so they never take a probe out of the scope).
@@ -56,6 +61,7 @@ class Scene:
             and probe.dtype == "native"
             and probe.weights == "seeded"
             and probe.batch == "whole"
+            and probe.rank == 0
             and "parameter" not in probe.history
             and (probe.cotangent == "none" or self.task.declared.training)
         )

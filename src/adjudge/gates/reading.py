@@ -34,6 +34,7 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("layout", "layout-dependent"),
     # Rows that are wrong alone are wrong at that shape; only their bits are another gate's.
     ("batch", "shape-dependent"),
+    ("rank", "shape-dependent"),
     ("sizes", "shape-dependent"),
     ("distribution", "wrong-value"),
     ("weights", "wrong-value"),
@@ -91,7 +92,8 @@ def state(evidence: Evidence, probe: Probe) -> State:
 
 def _must_answer(scene: Scene, probe: Probe) -> bool:
     """A refusal is an exception away from the native point; at it, there is nothing to refuse."""
-    ordinary = probe.cotangent in ("none", "random") and not probe.without(["cotangent"]).factors
+    plain = not probe.without(["cotangent", "rank"]).factors
+    ordinary = plain and probe.cotangent in ("none", "random")
     return scene.is_declared(probe) and ordinary
 
 

@@ -8,6 +8,7 @@ from adjudge.contract import Contract, Finding, Kind
 from adjudge.gates.protocol import Evidence, Scene
 from adjudge.gates.reading import decide_values
 from adjudge.inputs.boundaries import boundary_sizes
+from adjudge.inputs.ranks import at_other_ranks
 from adjudge.probe import Probe
 from adjudge.task import merged
 
@@ -18,15 +19,16 @@ CONTRACT = Contract(
     kind=Kind.DERIVED,
     cost=1,
     scope="Every size of every dimension symbol of the task; the native size is declared, the "
-    "others are extended.",
+    "others are extended. Other ranks, where gradients are asked at them or a contract declares them.",
     precondition="The reference, constructed at that shape, answers on real tensors.",
     postcondition="The answer is right at every shape, or the candidate raises a clear error.",
     tolerance="The error envelope of the reference at that shape.",
     oracle="The reference in float64 at that shape.",
     measurement="Each symbol alone takes its boundary values: 0, 1, 2, 3, primes, powers of two "
     "and their neighbours, multiples of the kernel's own block constants and their neighbours, the "
-    "native size and its neighbours where affordable. Pairs of symbols are crossed with layouts, "
-    "values and memory in a covering array.",
+    "native size and its neighbours where affordable. The ordinary run with inputs of rank 2 to 4, "
+    "where their leading dimensions are a batch to the reference. Pairs of symbols are crossed with "
+    "layouts, values and memory in a covering array.",
     signature="A wrong element, or a crash, at a shape where the ordinary shape is clean. A clear "
     "error is a refusal.",
 )
@@ -57,6 +59,11 @@ def _probes(scene: Scene) -> Iterator[Probe]:
                 continue
             if size != base.get(symbol.name):
                 yield ordinary.at(merged(base, **{symbol.name: size}))
+    for probe in at_other_ranks(scene.task, ordinary, scene.native):
+        # A kernel for inference may be written for one rank; a gradient needs the answer under it.
+        trains = scene.owes_gradients and scene.discovery.differentiable
+        if trains or probe.rank in scene.task.declared.ranks:
+            yield probe
     if scene.native is not None:
         yield scene.native
 

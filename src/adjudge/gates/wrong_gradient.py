@@ -21,6 +21,7 @@ from adjudge.gates.reading import (
     weight,
 )
 from adjudge.inputs import levels
+from adjudge.inputs.ranks import at_other_ranks
 from adjudge.observation import COTANGENTS, Observation, Status
 from adjudge.probe import Probe
 
@@ -30,8 +31,9 @@ CONTRACT = Contract(
     codes=("CMP-02",),
     kind=Kind.EXACT_OR_DERIVED,
     cost=2,
-    scope="Gradients of every floating-point input and of every parameter that is matched by name. "
-    "Declared where the task declares training (an input of it requires gradients), else extended.",
+    scope="Gradients of every floating-point input and of every parameter, matched by name or by the "
+    "bytes that the seed gives it; those that match neither way are named. Declared where the task "
+    "declares training (an input of it requires gradients), else extended.",
     precondition="The reference is differentiable there, the forward answer is right, and the "
     "candidate offers gradients (autograd around no kernel, a function of its own, or an explicit "
     "backward) or the task declares training.",
@@ -44,7 +46,8 @@ CONTRACT = Contract(
     oracle="Autograd of the reference in float64.",
     measurement="Random, one-hot, zero, expanded (stride 0), sliced and transposed cotangents, and "
     "two passes through one graph; each at the base point, and random ones under other layouts, "
-    "sizes, fills and after other calls.",
+    "sizes and fills, after other calls, and with inputs of rank 2 to 4 where their leading "
+    "dimensions are a batch to the reference.",
     signature="An element of a gradient beyond its bound, or a gradient that is missing.",
 )
 
@@ -62,10 +65,12 @@ def plan(scene: Scene) -> Iterable[Probe]:
     first = replace(ordinary, cotangent=FIRST)
     if not scene.discovery.differentiable:
         return []
-    if not _asked(scene):
+    if not scene.owes_gradients:
         return [first]
     kinds = [kind for kind in levels.COTANGENTS if kind != "none"]
     probes = [replace(ordinary, cotangent=kind) for kind in kinds]
+    ranked = at_other_ranks(scene.task, ordinary, scene.native)
+    probes += [replace(probe, cotangent=FIRST) for probe in ranked]
     probes += [replace(first, fill="nan"), replace(first, history=("same",))]
     probes += [replace(first, layout=layout) for layout in ("sliced", "transposed")]
     if scene.task.parameters:
@@ -92,7 +97,7 @@ def decide(evidence: Evidence) -> Finding:
         missing = _missing(evidence) or _raising(evidence, first)
         if missing is not None:
             return violated(CONTRACT, evidence, missing, exact=True, probes=1)
-    elif not _asked(scene):
+    elif not scene.owes_gradients:
         return _not_offered(evidence.observations.get(first))
     failing = broken_probes(evidence, CONTRACT.identifier)
     if failing:
@@ -104,11 +109,6 @@ def decide(evidence: Evidence) -> Finding:
     if finding.outcome is not Outcome.PASS:
         return finding
     return replace(finding, notes=(*finding.notes, *_notes(evidence)))
-
-
-def _asked(scene: Scene) -> bool:
-    """Whether the candidate owes gradients: the task asks for them, or it offers them."""
-    return scene.discovery.gradients or scene.task.declared.training
 
 
 def _not_offered(observation: Observation | None) -> Finding:
@@ -125,6 +125,10 @@ def _not_offered(observation: Observation | None) -> Finding:
 
 
 def _notes(evidence: Evidence) -> Iterable[str]:
+    strange = evidence.scene.discovery.unasked
+    if strange:
+        words = "names of them are" if len(strange) > 1 else "name of it is"
+        yield f"not asked for {', '.join(strange[:5])}: the candidate's {words} not known"
     asked = {p: o for p, o in evidence.observations.items() if p.cotangent != "none" and o.answered}
     unasked = sorted({name for o in asked.values() for name in o.missing})
     if unasked:

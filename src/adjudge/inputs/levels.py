@@ -119,6 +119,10 @@ FILLS: tuple[str, ...] = ("zero", "nan", "finite")
 #: Which rows of a batch are given. Every level but "whole" draws the batch and keeps a part of it.
 BATCHES: tuple[str, ...] = ("whole", "first", "last", "half")
 
+#: Numbers of dimensions that activations are given with: rows alone, and rows in one or two more
+#: dimensions of batch (a sequence, its heads).
+RANKS: tuple[int, ...] = (2, 3, 4)
+
 #: What may have been called before the observed call, on the same instance.
 HISTORIES: tuple[str, ...] = (
     "same",  # the same content in the same tensors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from adjudge.inputs.levels import STRUCTURED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
+from adjudge.judge.ranked import at_rank, strangeness
 from adjudge.oracle import Oracle
 from adjudge.oracle.gradients import GradientOracle, pull
 from adjudge.probe import Probe
@@ -31,8 +33,8 @@ WEIGHT_SEED = 42
 #: Added to a probe's seed for the "other" content of a history.
 OTHER = 104_729
 
-#: Float64 answers of a row alone and in its batch agree to this part of the largest: libraries sum in
-#: another order at another size, and float32 could not tell them apart (2**-24).
+#: Float64 answers of a row alone, in its batch and at another rank agree to this part of the largest:
+#: libraries sum in another order at another size, and float32 could not tell them apart (2**-24).
 ALIKE = 2.0**-36
 
 Weights = Mapping[str, npt.NDArray[Any]]
@@ -53,10 +55,20 @@ class Case:
 class CaseBuilder:
     """Builds cases for one program."""
 
-    def __init__(self, program: Program, *, by_name: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        *,
+        by_name: bool,
+        counterparts: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.program = program
         #: True if the reference's state is loaded into the candidate by name.
         self.by_name = by_name
+        #: Where it is not: the candidate's names of the reference's parameters, as far as known.
+        self.counterparts = counterparts
+        #: By probe, why the reference gives it no meaning at its rank; "" where it does.
+        self._unranked: dict[Probe, str] = {}
 
     def build(self, probe: Probe) -> Case:
         """The case of `probe`.
@@ -70,6 +82,8 @@ class CaseBuilder:
         arguments = self.arguments(probe)
         if probe.batch != "whole":
             self._check_rows(probe, arguments)
+        if probe.rank:
+            self._check_rank(probe)
         images = self._images(arguments, probe)
         destinations, structure = self._destinations(probe, arguments)
         images.kwargs.update(destinations)
@@ -98,6 +112,7 @@ class CaseBuilder:
             ),
             structure=structure.words,
             gradients=gradients.names if gradients is not None else (),
+            counterparts=tuple(self.counterparts.items()) if gradients is not None else (),
             twice=probe.cotangent == "twice",
         )
         return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
@@ -121,6 +136,8 @@ class CaseBuilder:
             arguments = _scaled(arguments, probe.special)
         if probe.batch != "whole":
             arguments = self._rows(arguments, probe)
+        if probe.rank:
+            arguments = at_rank(self.program.task, arguments, probe.rank)
         if probe.layout in ("expanded", "overlapping"):
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
@@ -169,6 +186,18 @@ class CaseBuilder:
             ):
                 raise OutsideDomain("the reference does not treat the rows of a batch alike")
 
+    def _check_rank(self, probe: Probe) -> None:
+        """Raises OutsideDomain: the reference does not give at this rank what it gives for the same
+        rows at its own, so that no candidate can be held to it."""
+        probe = probe.without(["cotangent", "layout"])
+        if probe not in self._unranked:
+            try:
+                self._unranked[probe] = strangeness(self, probe, ALIKE)
+            except OutsideDomain as why:
+                self._unranked[probe] = str(why)
+        if self._unranked[probe]:
+            raise OutsideDomain(self._unranked[probe])
+
     def gradients(self, probe: Probe, arguments: Arguments) -> Gradients:
         """The cotangents of a probe, and which gradients the reference has there.
 
@@ -184,15 +213,20 @@ class CaseBuilder:
             return given[index]
 
         found = pull(self.make(probe, arguments)(), arguments, draw)
-        inputs = {name for name, _ in arguments.tensors()}
-        # A candidate that names its parameters otherwise cannot be asked for them.
-        names = tuple(name for name in found if self.by_name or name in inputs)
+        # A candidate that names its parameters otherwise can be asked for those it is known to name.
+        known = {name for name, _ in arguments.tensors()} | set(self.counterparts)
+        names = tuple(name for name in found if self.by_name or name in known)
         if not names:
             raise OutsideDomain("the reference has no gradient")
         return Gradients(
             names=names,
+            unasked=tuple(name for name in found if name not in names),
             cotangents=tuple(given.get(i) for i in range(max(given) + 1)),
         )
+
+    def unasked(self, case: Case) -> tuple[str, ...]:
+        """Parameters whose gradient a candidate is not asked for: its names of them are not known."""
+        return self.gradients(case.probe, case.arguments).unasked
 
     def pulled(
         self, probe: Probe, reference: Callable[..., Any], arguments: Arguments
@@ -360,6 +394,8 @@ class Gradients:
 
     #: Inputs and parameters that the reference has a gradient for.
     names: tuple[str, ...]
+    #: Parameters that it has one for, too, and of which the candidate's name is not known.
+    unasked: tuple[str, ...]
     #: One for each tensor that the reference returns, None for those without gradient.
     cotangents: tuple[torch.Tensor | None, ...]
 

@@ -24,7 +24,7 @@ from adjudge.task import Declared, LooserTolerance, Task
 #: Special values that are not finite numbers.
 NONFINITE = ("nan@", "+inf@", "-inf@")
 #: Factors that a contract can take into the declared scope.
-_PROMISED = {"sizes", "layout", "dtype", "distribution", "special"}
+_PROMISED = {"sizes", "rank", "layout", "dtype", "distribution", "special"}
 #: Factors in which two runs of one determinism promise may differ.
 _RUNS = {"repeat", "process", "schedule"}
 
@@ -65,6 +65,7 @@ class DeclaredScene(Scene):
             and probe.dtype in ("native", *declared.dtypes)
             and (declared.training or probe.weights == "seeded")
             and (declared.batch_invariant or probe.batch == "whole")
+            and probe.rank in (0, *declared.ranks)
             and (declared.training or "parameter" not in probe.history)
             and (_admits(declared.values, probe) or _promises_subnormals(declared, probe))
             and (not declared.ranges or self.within(probe))

@@ -83,7 +83,7 @@ def _dry_run(program: Program, runner: Runner) -> tuple[Sizes, Observation, list
     """Launches recorded at the native sizes, or at small ones where those are too large."""
     small, native = sizes_of(shrunken(program)), sizes_of(program.task.native)
     notes: list[str] = []
-    builder = CaseBuilder(program, by_name=match_weights(program, small, runner) == "by name")
+    builder = CaseBuilder(program, by_name=match_weights(program, small, runner).how == "by name")
     elements = sum(prod(s.shape) for s in (*program.task.inputs, *program.task.parameters))
     if elements <= DRY_ELEMENTS:
         try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from adjudge.probe import Probe, Sizes, sizes_of
 from adjudge.program import OutsideDomain, Program, answer
 from adjudge.symbols import runs_at
 from adjudge.task import Discovery, Launch
-from adjudge.weights import described
+from adjudge.weights import Row, described
 
 #: Input elements past which a run at the native point is not tried in the interpreter, where a
 #: million elements take about a second.
@@ -75,7 +76,8 @@ def scout(
     """
     native = sizes_of(program.task.native)
     weights = match_weights(program, base, runner)
-    builder = CaseBuilder(program, by_name=weights == "by name")
+    by_name = weights.how == "by name"
+    builder = CaseBuilder(program, by_name=by_name, counterparts=weights.counterparts)
     base = _conditioned(builder, base)
     runs = []
     case, observation = _first_run(builder, Probe(sizes=base), runner, first_seconds)
@@ -108,10 +110,11 @@ def scout(
         configs=max((launch.configs for launch in launches), default=0),
         elements=_elements(case, observation),
         seconds=observation.seconds,
-        weights=weights,
+        weights=weights.how,
         reference_writes=writes,
         reference_aliases=aliases,
         differentiable=gradients[0].request.gradients if gradients is not None else (),
+        unasked=builder.unasked(gradients[0]) if gradients is not None else (),
         gradients=gradients is not None
         and _offered(runner.candidate.language, observation, gradients[1]),
     )
@@ -188,33 +191,71 @@ def _units(native: npt.NDArray[Any], dtype: str, exact: npt.NDArray[Any]) -> flo
     return float(np.sqrt(np.mean(error**2))) / unit
 
 
-def match_weights(program: Program, sizes: Sizes, runner: Runner) -> str:
+class Match(NamedTuple):
+    """How the candidate's weights can be made the reference's."""
+
+    #: "none", "by name", "by seed", or "unmatched: why".
+    how: str
+    #: By seed: the candidate's name of each parameter of the reference for which one is known.
+    counterparts: Mapping[str, str] = MappingProxyType({})
+
+
+def match_weights(program: Program, sizes: Sizes, runner: Runner) -> Match:
     """How the candidate's weights can be made the reference's: by name, by seed, or not at all."""
     arguments = CaseBuilder(program, by_name=False).arguments(Probe(sizes=sizes))
     reference = program.construct(arguments, seed=WEIGHT_SEED, redrawn=False)
     if not isinstance(reference, torch.nn.Module) or not reference.state_dict():
-        return "none"
-    ours = described(reference)
+        return Match("none")
+    state = described(reference)
     worker, reply = runner.loaded()
     if reply.observation is not None:
-        return "none"
+        return Match("none")
     theirs = worker.describe_weights(
         arguments.init_args, dict(arguments.init_kwargs), seed=WEIGHT_SEED
     )
     if not isinstance(theirs, tuple):
-        return "unmatched: the candidate could not be constructed"
+        return Match("unmatched: the candidate could not be constructed")
     # A buffer that the candidate does without is its own affair: what it should hold, the answer shows.
     needed = {name for name, _ in reference.named_parameters()}
-    ours = [row for row in ours if row[0] in needed]
+    ours = [row for row in state if row[0] in needed]
     found = {(name, shape, dtype) for name, shape, dtype, _ in theirs}
     if {(name, shape, dtype) for name, shape, dtype, _ in ours} <= found:
-        return "by name"
+        return Match("by name")
     # The same seed drew the same bytes, whatever shape the candidate gives them.
     bytes_there = Counter((dtype, digest) for _, _, dtype, digest in theirs)
     if Counter((dtype, digest) for _, _, dtype, digest in ours) <= bytes_there:
-        return "by seed"
+        named = reference.named_parameters()
+        varied = {name for name, p in named if bool((p != p.reshape(-1)[:1]).any())}
+        return Match("by seed", counterparts(state, theirs, varied))
     missing = sorted({name for name, *_ in ours} - {name for name, *_ in theirs})
-    return f"unmatched: no counterpart for {', '.join(missing[:3]) or 'some parameters'}"
+    return Match(f"unmatched: no counterpart for {', '.join(missing[:3]) or 'some parameters'}")
+
+
+def counterparts(
+    ours: Sequence[Row], theirs: Sequence[Row], varied: Container[str]
+) -> dict[str, str]:
+    """The candidate's name of each tensor of the reference that only one of its own can be.
+
+    That is the one of the same name and bytes, else the only one of the same shape and bytes. Tensors
+    that hold one value say nothing then: a scale and its inverse are both ones at first. Nor does
+    anything where the candidate has tensors of other bytes: it may work on a copy that it has changed,
+    and what it has kept then has no gradient.
+
+    Args:
+        ours: (name, shape, dtype, digest) of the reference's parameters and buffers.
+        theirs: the same of the candidate's.
+        varied: names of the reference's parameters that hold several values.
+    """
+    found = {row[0]: row[0] for row in ours if row in theirs}
+    if {digest for *_, digest in theirs} - {digest for *_, digest in ours}:
+        return found
+    held, there = Counter(row[1:] for row in ours), Counter(row[1:] for row in theirs)
+    named = {row[1:]: row[0] for row in theirs}
+    for row in ours:
+        name, kind = row[0], row[1:]
+        if name in varied and held[kind] == there[kind] == 1:
+            found[name] = named[kind]
+    return found
 
 
 def _first_run(

@@ -421,6 +421,7 @@ class _Run:
             args,
             kwargs,
             wanted=self._header["gradients"],
+            counterparts=self._header["counterparts"],
             cotangents=cotangents,
             twice=self._header["twice"],
         )

@@ -79,6 +79,8 @@ class RunRequest:
     structure: str = ""
     #: Inputs and parameters whose gradients are observed in place of the outputs, by name.
     gradients: tuple[str, ...] = ()
+    #: (name, the candidate's own name) of parameters that it names otherwise.
+    counterparts: tuple[tuple[str, str], ...] = ()
     #: The backward pass runs a second time through one graph, and is then observed.
     twice: bool = False
 
@@ -491,6 +493,7 @@ class Worker:
             "training": request.training,
             "returns": not request.destinations,
             "gradients": list(request.gradients),
+            "counterparts": dict(request.counterparts),
             "twice": request.twice,
         }
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -63,29 +64,38 @@ def pull(
     wanted: Sequence[str],
     cotangents: Sequence[torch.Tensor | None],
     twice: bool,
+    counterparts: Mapping[str, str] = MappingProxyType({}),
 ) -> Pulled:
     """Forward, then backward.
 
     Args:
         wanted: names of the inputs and parameters whose gradient is asked for.
+        counterparts: the candidate's own names of those that it names otherwise.
         cotangents: one for each tensor that the reference returns, None for those without gradient.
         twice: backward runs a second time through the same graph, and that is what is returned.
     """
     named = dict([*arrays.tensors_in(args, "args"), *arrays.tensors_in(kwargs, "kwargs")])
     if explicit is not None:
-        return _explicit(built, explicit, args, kwargs, named, wanted, cotangents, twice)
+        own = [counterparts.get(name, name) for name in wanted]
+        given = _explicit(built, explicit, args, kwargs, named, own, cotangents, twice)
+        by_wanted = {name: given[counterparts.get(name, name)] for name in wanted}
+        return Pulled(gradients=by_wanted, backward="explicit")
     sources: dict[str, torch.Tensor] = {}
     parameters = named_parameters(built)
     with torch.enable_grad():
         for name in wanted:
             if name in named:
                 sources[name] = named[name].requires_grad_()
-            elif name in parameters and parameters[name].requires_grad:
-                sources[name] = parameters[name]
+                continue
+            parameter = parameters.get(counterparts.get(name, name))
+            if parameter is not None and parameter.requires_grad:
+                sources[name] = parameter
         outputs = arrays.tensors_in(built(*args, **kwargs))
-        given = [(p, t, c) for (p, t), c in zip(outputs, cotangents, strict=False) if c is not None]
-        connected = [(t, c) for _, t, c in given if t.requires_grad]
-        loose = tuple(path for path, t, _ in given if not t.requires_grad)
+        paired = [
+            (p, t, c) for (p, t), c in zip(outputs, cotangents, strict=False) if c is not None
+        ]
+        connected = [(t, c) for _, t, c in paired if t.requires_grad]
+        loose = tuple(path for path, t, _ in paired if not t.requires_grad)
         if not connected or not sources:
             return Pulled(gradients=dict.fromkeys(wanted), backward="", disconnected=loose)
         tensors = [t for t, _ in connected]
@@ -113,7 +123,7 @@ def _explicit(
     wanted: Sequence[str],
     cotangents: Sequence[torch.Tensor | None],
     twice: bool,
-) -> Pulled:
+) -> dict[str, torch.Tensor | None]:
     parameters = named_parameters(built)
     built(*args, **kwargs)
     for pulled in _passes(cotangents, twice):
@@ -130,7 +140,7 @@ def _explicit(
     for name, parameter in parameters.items():
         if gradients.get(name) is None:
             gradients[name] = parameter.grad
-    return Pulled(gradients={name: gradients.get(name) for name in wanted}, backward="explicit")
+    return {name: gradients.get(name) for name in wanted}
 
 
 def _passes(
