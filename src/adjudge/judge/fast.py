@@ -55,7 +55,7 @@ def first_violation(
         return tuple(hunt.found)
     passed_over = hunt.found
     for g in ordered:
-        if any(f.gate == g.CONTRACT.identifier for f in passed_over):
+        if any(f.gate == _name(g) for f in passed_over):
             continue
         docket.run(g.plan(docket.scene))
         finding = confirmed(docket, g, docket)
@@ -89,6 +89,9 @@ class _Hunt:
 
     def convicts(self) -> bool:
         """Whether a violation is found that is not accepted; it is the last of `found`."""
+        # What the ordinary runs show by themselves needs no other.
+        if self._asks_about(self._docket.scene.ordinary):
+            return True
         ordered = in_turn(self._docket.scene, self._gates)
         for _ in range(MOST_IDLE):
             met = self._docket.search(ordered, self._is_news)
@@ -118,17 +121,22 @@ class _Hunt:
             probe = found
 
     def _asks_about(self, probe: Probe) -> bool:
-        """Whether some gate convicts on the runs so far of what is not accepted, the probe's owner asked
-        first."""
+        """Whether some gate convicts on the runs so far of what is not accepted: the cheap ones are
+        asked first, then the one that the probe's fault belongs to."""
         scene, mine = self._docket.scene, owner(self._docket.scene, probe)
-        for name in unusual(scene, probe)[1:] and unusual(scene, probe):
-            # Which of several factors fails by itself is known only where each was seen.
-            self._meet(
-                g for g in self._gates if g.CONTRACT.identifier == _alone(scene, probe, name)
-            )
-        for g in sorted(self._gates, key=lambda g: g.CONTRACT.identifier != mine):
-            name = g.CONTRACT.identifier
-            if any(f.gate == name for f in self.found):
+        if self._convicting(g for g in self._gates if not g.CONTRACT.cost):
+            return True
+        factors = unusual(scene, probe)
+        if len(factors) > 1:
+            # Which of them fails by itself is known only where each was seen.
+            known = {_alone(scene, probe, factor) for factor in factors}
+            self._meet(g for g in self._gates if _name(g) in known)
+        return self._convicting(sorted(self._gates, key=lambda g: _name(g) != mine))
+
+    def _convicting(self, gates: Iterable[Gate]) -> bool:
+        """Whether one of the gates convicts of what is not accepted; it goes to `found`."""
+        for g in gates:
+            if any(f.gate == _name(g) for f in self.found):
                 continue
             if self._confirmed(self._docket, g, self._view()).outcome is not Outcome.VIOLATION:
                 continue
@@ -158,6 +166,10 @@ class _Hunt:
         if scene.native is not None:
             bearing.add(scene.native)
         return View(self._docket, scene, bearing)
+
+
+def _name(g: Gate) -> str:
+    return g.CONTRACT.identifier
 
 
 def _alone(scene: Scene, probe: Probe, factor: str) -> str:

@@ -18,9 +18,9 @@ from adjudge.probe import Probe
 from adjudge.program import OutsideDomain
 
 #: An error is gross from this part of the largest element on, and from so many times the native
-#: reference's own. Honest errors are smaller by a factor of 2**5 in tf32; where they are not, looking
-#: closer costs some milliseconds.
-PART, TIMES = 2.0**-6, 64.0
+#: reference's own. One rounding to tf32 is smaller by a factor of 2**3; where honest errors are as
+#: large, looking closer costs some milliseconds.
+PART, TIMES = 2.0**-8, 64.0
 
 #: Two runs that differ in these owe each other their bits.
 _SAME_BITS = ("fill", "guard", "schedule", "history", "process", "repeat")
