@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Mapping, Set
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
@@ -122,6 +123,7 @@ class Docket:
         self._answerable: set[Probe] = set()
         self._confirmed: set[tuple[Probe, tuple[str, ...], str]] = set()
         self._oracles: OrderedDict[Probe, Oracle] = OrderedDict()
+        self._kept = KEPT_ORACLES
         #: The regime that the task requires; "" derives it from the reference.
         self.required = required or self.oracle(scene.ordinary).required
         #: The regime that the candidate is held to: the required one, or LOOSEST once it has been
@@ -163,6 +165,7 @@ class Docket:
         what: str = "",
         *,
         limited: bool = True,
+        look: Callable[[Docket, Probe], object] | None = state,
     ) -> None:
         """Makes the runs that were not made yet, in order.
 
@@ -170,10 +173,36 @@ class Docket:
 
         Args:
             limited: False makes those too for which kernels are compiled once more than `few` allows.
+            look: what is made of a run meanwhile.
         """
+        wanted = self._missing(probes, limited)
+        for made in self._made(wanted, progress, what):
+            if look is not None:
+                look(self, made)
+
+    def search(self, probes: Iterable[Probe], telling: Callable[[Probe], bool]) -> Probe | None:
+        """The first probe whose run is `telling`, of those made already and then of the others in order;
+        what comes behind it is left, but for one that the worker may be at."""
+        ordered = list(probes)
+        found = next((p for p in ordered if p in self._observations and telling(p)), None)
+        if found is not None:
+            return found
+        wanted = self._missing(ordered, True)
+        with contextlib.closing(self._made(wanted)) as making:
+            found = next((p for p in making if telling(p)), None)
+        if found is not None:
+            return found
+        last = next((p for p in reversed(wanted) if p in self._observations), None)
+        return last if last is not None and telling(last) else None
+
+    def _missing(self, probes: Iterable[Probe], limited: bool) -> list[Probe]:
         wanted = [p for p in dict.fromkeys(probes) if p not in self._observations]
-        if limited:
-            wanted = self.affordable(wanted)
+        return self.affordable(wanted) if limited else wanted
+
+    def _made(
+        self, wanted: list[Probe], progress: Progress | None = None, what: str = ""
+    ) -> Generator[Probe, None, None]:
+        """Makes the runs in order, and gives out each but the last while the worker is at the next."""
         previous: Probe | None = None
         with ThreadPoolExecutor(1) as courier:
             for done, probe in enumerate(wanted):
@@ -183,13 +212,15 @@ class Docket:
                 if case is None:
                     continue
                 running = courier.submit(self.runner.run, case, timeout=self.limits.get(probe))
-                if previous is not None:
-                    state(self, previous)
-                observation = running.result()
-                if observation.status is Status.HUNG and owes_quickness(self, probe):
-                    # Before a hang convicts, the machine's own load must not explain it.
-                    observation = self.runner.run(case, timeout=PATIENT_SECONDS)
-                self.record(case, observation)
+                try:
+                    if previous is not None:
+                        yield previous
+                finally:
+                    observation = running.result()
+                    if observation.status is Status.HUNG and owes_quickness(self, probe):
+                        # Before a hang convicts, the machine's own load must not explain it.
+                        observation = self.runner.run(case, timeout=PATIENT_SECONDS)
+                    self.record(case, observation)
                 previous = probe
         if progress is not None and wanted:
             progress(what, len(wanted), len(wanted))
@@ -465,9 +496,13 @@ class Docket:
             else self.builder.gradient_oracle(point, arguments)
         )
         self._oracles[point] = oracle
-        if len(self._oracles) > KEPT_ORACLES:
+        if len(self._oracles) > self._kept:
             self._oracles.popitem(last=False)
         return oracle
+
+    def keep(self, oracles: int) -> None:
+        """Keeps that many oracles alive, for probes whose values do not follow each other."""
+        self._kept = max(oracles, KEPT_ORACLES)
 
     def _outsized(self, probe: Probe) -> bool:
         """Whether some size is far beyond those of other probes: neither the base point nor the task has

@@ -30,7 +30,7 @@ from adjudge.contracts.waivers import Waivers, waived
 from adjudge.errors import NestedVerdict, UsageError
 from adjudge.frontends.examine import RANDOM, examine
 from adjudge.gates import GATES, gate
-from adjudge.gates.protocol import Gate, Scene
+from adjudge.gates.protocol import Evidence, Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
@@ -285,11 +285,13 @@ class _Trial:
             return self._no_verdict(elsewhere, doubts, Outcome.NOT_APPLICABLE)
         docket = self._docket(scouted)
         docket.few = self._few(docket.scene)
-        if self.options.fast:
+        if self.options.fast and not scouted.discovery.weights.startswith("unmatched"):
             with self._timed("first violation"):
                 found = fast.first_violation(docket, self.gates, _confirmed, self._accepted)
             if found:
-                return self._assemble(docket, self._alone(found), doubts)
+                with self._timed("fresh processes"):
+                    findings = leaks.attributed(docket, self._alone(found))
+                return self._assemble(docket, findings, doubts)
         with self._timed("probes"):
             planned = self._plan(docket)
             if self.options.lanes > 1:
@@ -408,7 +410,9 @@ class _Trial:
                 reason=f"weights {scouted.discovery.weights}",
             )
         else:
-            finding = _within_the_runner(docket, shrink.settle(docket, g, _confirmed(docket, g)))
+            finding = _within_the_runner(
+                docket, shrink.settle(docket, g, _confirmed(docket, g, docket))
+            )
         seconds = time.perf_counter() - begun
         self.timings[name] = seconds
         return replace(finding, seconds=seconds, runner=self.options.runner)
@@ -647,15 +651,15 @@ def _within_the_runner(docket: Docket, finding: Finding) -> Finding:
     return replace(finding, outcome=Outcome.NOT_APPLICABLE, reason=reason)
 
 
-def _confirmed(docket: Docket, g: Gate) -> Finding:
+def _confirmed(docket: Docket, g: Gate, evidence: Evidence) -> Finding:
     """The gate's decision, every conviction by a tolerance confirmed on fresh samples first."""
     while True:
-        finding = decide(g, docket)
+        finding = decide(g, evidence)
         violation = finding.violation
         if violation is None or violation.signature != "value":
             return finding
         if docket.confirm(violation.probe).broken:
-            return decide(g, docket)
+            return decide(g, evidence)
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

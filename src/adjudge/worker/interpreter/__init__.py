@@ -17,8 +17,9 @@ def install() -> None:
     Raises:
         ImportError: triton is not installed.
     """
-    from adjudge.worker.interpreter import builder, launching, reductions, words
+    from adjudge.worker.interpreter import blocks, builder, launching, reductions, words
 
+    blocks.install()
     builder.install()
     reductions.install()
     words.install()
