@@ -133,7 +133,7 @@ def verify(
         verdict = judge(program, under_judgement, options)
     from adjudge.record import to_json
 
-    code = common.settled(common.exit_code(verdict, scope), verdict, accepted)
+    code = common.settled(common.exit_code(verdict, scope), verdict, accepted, candidate)
     if str(json) == "-":
         print(to_json(verdict))
         return code

@@ -165,6 +165,13 @@ def _answers(contract: ContractFile, oracle: Oracle, arguments: Arguments) -> It
                 "derived tolerance is wider for every element",
                 todo="Remove it: the derived tolerance is as tight as can be justified.",
             )
+        elif _accepts_zero(looser, oracle):
+            yield wrong(
+                [*here, "atol" if looser.atol else "rtol"],
+                f"atol {looser.atol:g}, rtol {looser.rtol:g} accepts zero in place of every answer that "
+                "the reference gives to inputs of its own",
+                todo="Make it smaller than the answers.",
+            )
 
 
 def _batches(contract: ContractFile, program: Program) -> Iterator[UsageError]:
@@ -190,6 +197,14 @@ def _batches(contract: ContractFile, program: Program) -> Iterator[UsageError]:
             f"the reference itself cannot keep it: {why}",
             todo="Remove it: a row of this reference has no answer of its own.",
         )
+
+
+def _accepts_zero(looser: Looser, oracle: Oracle) -> bool:
+    """Whether an answer of nothing but zeros passes at a small point, where the truth is another."""
+    path = output_path(looser.output)
+    truth = next(np.abs(x.data.astype(np.float64)) for x in oracle.exact if x.path == path)
+    finite = truth[np.isfinite(truth)]
+    return bool(finite.any() and (finite <= looser.atol + looser.rtol * finite).all())
 
 
 def _tighter(looser: Looser, oracle: Oracle, name: str) -> bool:
