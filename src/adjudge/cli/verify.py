@@ -128,6 +128,7 @@ def verify(
             contract=promised,
             waivers=accepted,
             chips=chips,
+            compiled=True,
             large=scale.INSTANCES if large is None else large,
         )
         verdict = judge(program, under_judgement, options)

@@ -24,6 +24,7 @@ class Source:
         Raises:
             SyntaxError: the text is no Python.
         """
+        self.text = text
         self.tree = ast.parse(text)
         self.names = Names(self.tree)
         self._parents: dict[ast.AST, ast.AST] = {}
