@@ -9,10 +9,12 @@ The interpreter replaces parts of Triton that compilation needs, which is why no
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -171,9 +173,12 @@ def printed(name: str, *arguments: str, beside: Path | None = None) -> str:
 
 def _is_refused(error: BaseException) -> str:
     """What Triton's own compiler calls its refusal of a kernel; "" for every other error. A name that is
-    not defined may be one that was cut away."""
+    not defined may be one that was cut away, unless it is one of Python's own."""
     complaint = complaints.refused(error)
-    if complaint is None or "is not defined" in str(complaint.error_message):
+    if complaint is None:
+        return ""
+    unknown = re.search(r"(\w+) is not defined", str(complaint.error_message))
+    if unknown is not None and not hasattr(builtins, unknown[1]):
         return ""
     return type(complaint).__name__
 
