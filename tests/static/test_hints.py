@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from adjudge.static.hints import _IN_CUDA, RULES, hints
+from adjudge.static.hints import IN_CUDA as PATTERNS
+from adjudge.static.hints import RULES, hints
 
 HEAD = """
 import base64, codecs, contextlib, functools, gc, importlib, inspect, os, sys, threading, time
@@ -297,7 +298,7 @@ def test_each_pattern_of_cuda_names_what_it_should(rule: str) -> None:
 
 
 def test_every_pattern_of_cuda_has_lines() -> None:
-    assert set(IN_CUDA) == set(_IN_CUDA)
+    assert set(IN_CUDA) == set(PATTERNS)
 
 
 def test_every_rule_has_a_case() -> None:

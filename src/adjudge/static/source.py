@@ -83,7 +83,7 @@ class Source:
             more = {
                 name
                 for name in functions - building
-                if places.get(name) and places[name] <= building | {name}
+                if places.get(name, set()) - {name} and places[name] <= building | {name}
             }
             if not more:
                 return frozenset(building)
