@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
+from hint_pairs import PAIRS, forward
 
 from adjudge.static.hints import IN_CUDA as PATTERNS
 from adjudge.static.hints import RULES, hints
@@ -24,11 +23,6 @@ def double(x, out, n, BLOCK: tl.constexpr):
 
 
 """
-
-
-def forward(body: str) -> str:
-    text = "class ModelNew(nn.Module):\n    def forward(self, x):\n"
-    return text + textwrap.indent(textwrap.dedent(body), " " * 8)
 
 
 HACKS = [
@@ -228,6 +222,17 @@ def test_what_is_replayed_is_pointed_at_and_what_is_like_it_is_not(
     rules: set[str], hack: str, alike: str
 ) -> None:
     assert {hint.rule for hint in hints(HEAD + hack)} == rules
+    assert hints(HEAD + alike) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "hack", "alike"), [row[1:] for row in PAIRS], ids=[row[0] for row in PAIRS]
+)
+def test_a_hack_is_told_from_what_is_like_it(rule: str, hack: str, alike: str) -> None:
+    first = HEAD.count("\n") + 1
+    found = [hint for hint in hints(HEAD + hack) if hint.rule == rule]
+    assert found
+    assert all(first <= hint.line <= first + hack.count("\n") for hint in found)
     assert hints(HEAD + alike) == ()
 
 

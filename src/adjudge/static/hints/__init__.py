@@ -7,8 +7,8 @@ happened is established by the gates. A hint says where a reader should look fir
 The list is put together from what published checkers and audits name: KernelGuard's rule names,
 KernelBench's static checker, and the accounts of METR, Makora, Sakana and wafer.ai.
 
-One file a kind: `uses` (names), `state` (between calls), `answers` (that no kernel gives), `precision`,
-`cuda` (C++). `RULES` below puts them together.
+One file a kind: `uses` (names), `state` (between calls), `answers` (that no kernel gives),
+`handed_back` (arguments as answers), `precision`, `cuda` (C++). `RULES` below puts them together.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 from adjudge.contract import Hint
 from adjudge.static.hints.answers import (
     fallback,
-    passes_through,
     reads_values,
     shape_table,
     uses_reference,
 )
 from adjudge.static.hints.common import Rule
 from adjudge.static.hints.cuda import IN_CUDA, in_cuda
+from adjudge.static.hints.handed_back import passes_through
 from adjudge.static.hints.precision import less_precise
 from adjudge.static.hints.state import keeps_state, pointer_key
 from adjudge.static.hints.uses import computed_name, lazy_tensor, patches, recognises, uses

@@ -1,4 +1,5 @@
-"""Answers that another computation gives, or none: fallbacks, arguments handed back, tables."""
+"""Answers that something else than the kernel gives: fallbacks, tables by shape, branches on values, the
+reference."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ _SIZE = 16
 def fallback(source: Source) -> Found:
     """Another computation that takes the kernel's place."""
     for node in source.host:
-        if isinstance(node, ast.Try) and source.in_a_call(node):
+        if isinstance(node, ast.With) and source.in_a_call(node):
+            if _suppresses(source, node) and _answers_after(source, node):
+                yield node, "answers with another computation after a suppressed exception"
+        elif isinstance(node, ast.Try) and source.in_a_call(node):
+            if any(isinstance(n, ast.Return) for s in node.finalbody for n in ast.walk(s)):
+                yield node, "returns from finally, which drops every exception"
+            silent = node.handlers and all(map(_is_silent, node.handlers))
+            if silent and _answers_after(source, node):
+                yield node, "answers with another computation after an exception"
             for handler in node.handlers:
                 if any(isinstance(n, ast.Call) for s in handler.body for n in _answers(s)):
                     yield handler, "answers an exception with another computation"
@@ -23,6 +32,41 @@ def fallback(source: Source) -> Found:
             asked = {n.attr for n in ast.walk(node.test) if isinstance(n, ast.Attribute)}
             if asked & {"is_cuda", "is_available", "type"} and _branches_away(node):
                 yield node, "computes something else on another device"
+
+
+def _suppresses(source: Source, node: ast.With) -> bool:
+    """`contextlib.suppress` of more than a missing package."""
+    for item in node.items:
+        call = item.context_expr
+        if isinstance(call, ast.Call) and "contextlib.suppress" in source.names.paths(call.func):
+            names = {path for kind in call.args for path in source.names.paths(kind)}
+            return not names <= {"ImportError", "ModuleNotFoundError"}
+    return False
+
+
+def _is_silent(handler: ast.ExceptHandler) -> bool:
+    """Whether it goes on as if nothing had happened."""
+    return all(
+        isinstance(s, (ast.Pass, ast.Continue))
+        or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+        for s in handler.body
+    )
+
+
+def _answers_after(source: Source, node: ast.With | ast.Try) -> bool:
+    """Whether the part returns what a call gives, and the statements behind it return another one."""
+    holder = next(source.above(node), None)
+    statements = getattr(holder, "body", [])
+    behind = statements[statements.index(node) + 1 :] if node in statements else []
+    return _returns_a_computation(node.body) and _returns_a_computation(behind)
+
+
+def _returns_a_computation(statements: list[ast.stmt]) -> bool:
+    return any(
+        isinstance(n, ast.Return) and isinstance(n.value, (ast.Call, ast.BinOp))
+        for statement in statements
+        for n in ast.walk(statement)
+    )
 
 
 def _answers(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -44,86 +88,6 @@ def _branches_away(node: ast.If) -> bool:
     )
 
 
-def passes_through(source: Source) -> Found:
-    """An input handed back, or a tensor that nothing was computed into."""
-    for node in source.host:
-        if not isinstance(node, ast.Return) or node.value is None:
-            continue
-        function = source.function(node)
-        if function is None or function.name not in ("forward", "__call__", "custom_kernel", "run"):
-            continue
-        if _is_guarded(source, node):
-            continue
-        value = node.value
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if value.func.attr not in ("clone", "detach", "contiguous", "view_as", "reshape", "to"):
-                break
-            value = value.func.value
-        arguments = {a.arg for a in function.args.args} - {"self"}
-        if isinstance(value, ast.Name) and value.id in arguments - _rebound(function):
-            yield node, f"returns its argument {value.id}"
-        elif source.names.paths(_callee(value)) & _CONSTANT:
-            yield node, "returns a tensor that depends on nothing"
-
-
-def _is_guarded(source: Source, node: ast.AST) -> bool:
-    """Whether it only happens where there is nothing to compute: `if x.numel() == 0`, `if n < 1`."""
-    inner = node
-    for holder in source.above(node):
-        if isinstance(holder, ast.If) and inner in holder.body:
-            parts = holder.test.values if isinstance(holder.test, ast.BoolOp) else [holder.test]
-            if all(map(_asks_for_nothing, parts)):
-                return True
-        inner = holder
-    return False
-
-
-def _asks_for_nothing(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(ops=[ast.Eq() | ast.LtE()], comparators=[ast.Constant(value=0)]):
-            return True
-        case ast.Compare(ops=[ast.Lt()], comparators=[ast.Constant(value=1)]):
-            return True
-        case ast.Compare(left=ast.Constant(value=0), ops=[ast.Eq() | ast.In()]):
-            return True
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Attribute(attr="numel"))):
-            return True
-    return False
-
-
-_CONSTANT = frozenset(
-    f"torch.{name}"
-    for name in (
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-    )
-)
-
-
-def _callee(node: ast.expr) -> ast.expr:
-    return node.func if isinstance(node, ast.Call) else node
-
-
-def _rebound(function: ast.AST) -> set[str]:
-    """Names that the function assigns, or may write through: passed to a launch or a call."""
-    found = set()
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Call):
-            found |= {a.id for a in node.args if isinstance(a, ast.Name)}
-            match node.func:
-                case ast.Attribute(value=ast.Name(id=name), attr=attr) if attr.endswith("_"):
-                    found.add(name)
-    return found
-
-
 def shape_table(source: Source) -> Found:
     """Answers that depend on one exact shape."""
     for node in source.host:
@@ -133,10 +97,56 @@ def shape_table(source: Source) -> Found:
             branches = any(isinstance(n, (ast.If, ast.IfExp)) for n in source.above(node))
             if equal and asks and branches and any(map(_is_sizes, node.comparators)):
                 yield node, "does something else at one exact shape"
+        elif isinstance(node, ast.Match) and source.in_a_call(node):
+            if any(_is_shape(n) for n in ast.walk(node.subject)):
+                for case in node.cases:
+                    if _is_sizes(case.pattern):
+                        yield case.pattern, "does something else at one exact shape"
+        elif isinstance(node, (ast.Subscript, ast.Call)) and _is_looked_up(source, node):
+            yield node, "looks an answer up by the exact sizes"
         elif isinstance(node, ast.Dict):
             keys = [key for key in node.keys if isinstance(key, ast.Tuple)]
             if len(keys) > 1 and all(map(_is_sizes, keys)):
                 yield node, "a table with shapes as its keys"
+
+
+def _is_looked_up(source: Source, node: ast.Subscript | ast.Call) -> bool:
+    """`{...}[x.shape]` and `TABLE.get(x.shape)`, of a table with sizes as keys and something else than
+    whole numbers (block sizes, numbers of warps) to find."""
+    match node:
+        case ast.Subscript(value=table, slice=key):
+            pass
+        case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_]):
+            pass
+        case _:
+            return False
+    if not source.in_a_call(node) or not any(_is_shape(n) for n in ast.walk(key)):
+        return False
+    if isinstance(table, ast.Name):
+        bound = [
+            n.value
+            for n in ast.walk(source.tree)
+            if isinstance(n, ast.Assign)
+            and any(isinstance(t, ast.Name) and t.id == table.id for t in n.targets)
+        ]
+        table = bound[0] if len(bound) == 1 else table
+    if not isinstance(table, ast.Dict):
+        return False
+    keys = [k for k in table.keys if k is not None]
+    return bool(keys) and all(map(_is_sizes, keys)) and not all(map(_is_setting, table.values))
+
+
+def _is_setting(value: ast.expr) -> bool:
+    """A number of something, several of them, or a name for them."""
+    match value:
+        case ast.Constant(value=int() | str() | None):
+            return True
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+            return all(map(_is_setting, parts))
+        case ast.Call(keywords=[_, *_]):
+            # `dict(BLOCK=64)`, `triton.Config(...)`.
+            return True
+    return False
 
 
 def _is_shape(node: ast.AST) -> bool:
@@ -158,10 +168,33 @@ def _is_sizes(node: ast.AST) -> bool:
 def reads_values(source: Source) -> Found:
     """Another computation for inputs that look special: the answer depends on more than was asked."""
     for node in source.host:
-        if not isinstance(node, ast.If) or not source.in_a_call(node) or not _branches_away(node):
+        if not isinstance(node, (ast.If, ast.IfExp, ast.Call)) or not source.in_a_call(node):
             continue
-        if _asks_for_values(source, node.test):
+        if isinstance(node, ast.Call):
+            if source.names.paths(node.func) & _DIGESTS and _takes_bytes_of_a_tensor(node):
+                yield node, "takes a digest of a tensor"
+            continue
+        away = (
+            _branches_away(node)
+            if isinstance(node, ast.If)
+            else isinstance(next(source.above(node), None), ast.Return)
+        )
+        if away and _asks_for_values(source, node.test):
             yield node, "looks at values of tensors to choose what is computed"
+
+
+_DIGESTS = frozenset(
+    {"hashlib.md5", "hashlib.sha1", "hashlib.sha256", "hashlib.blake2b", "hashlib.blake2s",
+     "hashlib.sha512", "hashlib.new", "zlib.crc32", "zlib.adler32", "hash"}
+)  # fmt: skip
+
+
+def _takes_bytes_of_a_tensor(node: ast.Call) -> bool:
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in ("tobytes", "tolist", "numpy")
+        for argument in node.args
+        for n in ast.walk(argument)
+    )
 
 
 def _asks_for_values(source: Source, test: ast.expr) -> bool:
@@ -169,11 +202,27 @@ def _asks_for_values(source: Source, test: ast.expr) -> bool:
         match node:
             case ast.Call(func=ast.Attribute(attr="item" | "tolist" | "any" | "all"), args=[]):
                 return True
+            case ast.Call(func=ast.Name(id="float" | "int" | "bool"), args=[value]):
+                if any(map(_is_reduced, ast.walk(value))):
+                    return True
+            case ast.Compare(left=left, comparators=[ast.Constant(value=int() | float())]):
+                if _is_reduced(left):
+                    return True
             case ast.Call(func=function):
                 if source.names.paths(function) & _OF_VALUES:
                     return True
     return False
 
+
+def _is_reduced(node: ast.AST) -> bool:
+    """`x.sum()`, of the values; `len(x)` and `max(a, b)` ask for no values."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=base, attr=method)) if method in _REDUCED:
+            return not (isinstance(base, ast.Name) and base.id in ("math", "np", "numpy"))
+    return False
+
+
+_REDUCED = frozenset("sum mean max min amax amin norm std var prod median argmax argmin".split())
 
 _OF_VALUES = frozenset(
     f"torch.{name}" for name in ("equal", "allclose", "any", "all", "count_nonzero", "isclose")
