@@ -111,6 +111,9 @@ class Raised:
     phase: str
     #: True if the innermost frame outside torch and triton is the candidate's.
     from_candidate: bool = True
+    #: What a compiler or the interpreter says of a kernel, whole, with the kernel's name and the line of
+    #: the candidate's file; "" for other errors.
+    complaint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

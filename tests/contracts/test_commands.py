@@ -52,12 +52,28 @@ def test_the_contract_of_the_page_is_sound(tmp_path: Path) -> None:
     assert run(["contract", "check", str(contract), "--reference", reference]) == 0
 
 
+def test_a_tolerance_that_accepts_zeros_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, contract = SOFTMAX / "reference.py", tmp_path / "contract.toml"
+    assert run(["contract", "init", str(reference), "-o", str(contract)]) == 0
+    drafted = contract.read_text()
+    looser = '[[tolerance.looser]]\noutput = "output"\nreason = "why"\natol = {}\n'
+    for atol, code in (("0.01", 0), ("1.0", 2)):
+        contract.write_text(drafted + looser.format(atol))
+        assert run(["contract", "check", str(contract), "--reference", str(reference)]) == code
+    told = " ".join(capsys.readouterr().err.split())
+    line = drafted.count("\n") + 4
+    assert f"contract.toml:{line}: atol 1, rtol 0 accepts zero in place of every answer" in told
+
+
 @pytest.mark.parametrize(
     ("signature", "expires", "code", "words"),
     [
         ("value", "2999-12-31", 0, "waived"),
         ("value", "2020-01-01", 2, r"waivers.toml:2: .*expired"),
         ("class", "2999-12-31", 2, r"waivers.toml:2: .*matches no violation"),
+        ('value"\ncandidate = "kk', "2999-12-31", 2, r"waivers.toml:2: .*no kk.py.*mean k\?"),
     ],
 )
 def test_waivers(

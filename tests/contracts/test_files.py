@@ -79,6 +79,26 @@ def loaded(folder: Path, text: str) -> file.ContractFile:
         ('words = "derived"', 'words = "d"\nregime = "fp23"', r"(?s)toml:21: .*fp32"),
         ("[tolerance]", LOOSER.format("") + "atol = 1.0\n[tolerance]", r"has no reason"),
         ("[tolerance]", LOOSER.format("why") + "[tolerance]", r"neither atol nor rtol"),
+        (
+            "[tolerance]",
+            LOOSER.format("why") + "rtol = 1e30\n[tolerance]",
+            r"toml:22: .*accepts zero",
+        ),
+        (
+            "[tolerance]",
+            LOOSER.format("why") + "rtol = 1.0\n[tolerance]",
+            r"toml:22: .*accepts zero",
+        ),
+        (
+            "[scope.sizes]",
+            '[[scope.refusals]]\nexception = "Exception"\n[scope.sizes]',
+            r"toml:11: Exception with any message allows every error",
+        ),
+        (
+            "[scope.sizes]",
+            '[[scope.refusals]]\nexception = "Exception"\nmessage = ".*"\n[scope.sizes]',
+            r"toml:12: Exception with any message allows every error",
+        ),
         ('"all gates"', "", r"toml:4: is not TOML"),
         ('measurement = "all gates"', "measurement = 3", r"toml:4: measurement"),
         ('identifier = "softmax"', 'identifier = "soft max"', r"toml:2: .*no identifier"),
@@ -90,6 +110,18 @@ def test_a_mistake_is_one_message_with_its_line(
     assert old in PLAIN
     with pytest.raises(UsageError, match=words):
         loaded(tmp_path, PLAIN.replace(old, new, 1))
+
+
+def test_what_allows_a_little_is_read(tmp_path: Path) -> None:
+    text = PLAIN + LOOSER.format("why") + "rtol = 0.5\n"
+    for refusal in ('"ValueError"', '"Exception"\nmessage = "rows"'):
+        loaded(tmp_path, f"{text}[[scope.refusals]]\nexception = {refusal}\n")
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "contract.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + PLAIN.encode())
+    assert file.load(path) == loaded(tmp_path, PLAIN)
 
 
 def test_a_tolerance_tighter_than_storage_is_refused(tmp_path: Path) -> None:

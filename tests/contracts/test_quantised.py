@@ -9,6 +9,7 @@ import pytest
 from adjudge.contract import Standing
 from adjudge.contracts.draft import draft
 from adjudge.contracts.file import load
+from adjudge.contracts.promises import promises
 from adjudge.frontends import kernelbench
 from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
@@ -25,7 +26,9 @@ def test_a_quantised_product(tmp_path: Path, zygote: Zygote, kind: str, half: st
     program, judged = kernelbench.from_source(reference, candidate, half)
     contract = tmp_path / "contract.toml"
     contract.write_text(draft(program), encoding="utf-8")
-    assert "[[scope.quantised]]" in contract.read_text()
+    (first, second) = load(contract).terms.scope.quantised
+    assert (first.tensor, first.scale) == ("args[0]", "args[2]")
+    assert (second.tensor, second.scale) == ("args[1]", "args[3]")
     options = Options(
         zygote=zygote,
         examine=False,
@@ -35,3 +38,13 @@ def test_a_quantised_product(tmp_path: Path, zygote: Zygote, kind: str, half: st
     verdict = verify(program, judged, options)
     wanted = Standing.SOUND if half == "conforming" else Standing.VIOLATING
     assert verdict.standing is wanted, [f.reason for f in verdict.violations]
+
+
+def test_a_scale_that_names_do_not_tell_is_left_to_the_owner(tmp_path: Path) -> None:
+    reference = (HERE / "int8_reference.py").read_text().replace("a_scale", "left")
+    contract = tmp_path / "contract.toml"
+    contract.write_text(draft(kernelbench.KernelBenchProgram(reference, "r")), encoding="utf-8")
+    assert "# scale = ...  (the input that holds its scales, if one does)" in contract.read_text()
+    terms = load(contract).terms
+    assert [q.scale for q in terms.scope.quantised] == ["", "args[3]"]
+    assert any("no input named that holds its scales" in p.words for p in promises(terms))

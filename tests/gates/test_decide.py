@@ -103,6 +103,14 @@ def test_an_error_away_from_the_native_point_is_a_refusal(evidence: FakeEvidence
     assert shape_dependent.decide(evidence).outcome is Outcome.REFUSAL
 
 
+def test_a_complaint_of_a_kernel_is_told_whole(evidence: FakeEvidence) -> None:
+    said = "long words " * 40 + "(kernel k, line 7: `x = y`)"
+    raised = Raised(type="E", message="at 5:4:", traceback="", phase="call", complaint=said)
+    native = replace(evidence.scene.ordinary, sizes=(("N", 1024),))
+    evidence.put(native, Observation(status=Status.RAISED, raised=raised))
+    assert shape_dependent.decide(evidence).reason == f"raised E instead of answering: {said}"
+
+
 def test_a_time_out_is_inconclusive_not_a_violation(evidence: FakeEvidence) -> None:
     hung = Observation(status=Status.HUNG, ending="no answer within 10 s")
     for probe in wrong_value.plan(evidence.scene):

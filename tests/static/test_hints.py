@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
+from hint_pairs import PAIRS, forward
 
-from adjudge.static.hints import _IN_CUDA, RULES, hints
+from adjudge.static.hints import IN_CUDA as PATTERNS
+from adjudge.static.hints import RULES, hints
 
 HEAD = """
 import base64, codecs, contextlib, functools, gc, importlib, inspect, os, sys, threading, time
@@ -23,11 +23,6 @@ def double(x, out, n, BLOCK: tl.constexpr):
 
 
 """
-
-
-def forward(body: str) -> str:
-    text = "class ModelNew(nn.Module):\n    def forward(self, x):\n"
-    return text + textwrap.indent(textwrap.dedent(body), " " * 8)
 
 
 HACKS = [
@@ -230,6 +225,17 @@ def test_what_is_replayed_is_pointed_at_and_what_is_like_it_is_not(
     assert hints(HEAD + alike) == ()
 
 
+@pytest.mark.parametrize(
+    ("rule", "hack", "alike"), [row[1:] for row in PAIRS], ids=[row[0] for row in PAIRS]
+)
+def test_a_hack_is_told_from_what_is_like_it(rule: str, hack: str, alike: str) -> None:
+    first = HEAD.count("\n") + 1
+    found = [hint for hint in hints(HEAD + hack) if hint.rule == rule]
+    assert found
+    assert all(first <= hint.line <= first + hack.count("\n") for hint in found)
+    assert hints(HEAD + alike) == ()
+
+
 #: Rule -> lines of CUDA C++ that its pattern names, and lines like them that it must leave alone.
 IN_CUDA = {
     "starts-work": (
@@ -297,7 +303,7 @@ def test_each_pattern_of_cuda_names_what_it_should(rule: str) -> None:
 
 
 def test_every_pattern_of_cuda_has_lines() -> None:
-    assert set(IN_CUDA) == set(_IN_CUDA)
+    assert set(IN_CUDA) == set(PATTERNS)
 
 
 def test_every_rule_has_a_case() -> None:

@@ -131,10 +131,13 @@ def waivers_of(path: Path | None) -> Waivers | None:
     return load(path, date.today())
 
 
-def settled(code: int, verdict: Verdict, waivers: Waivers | None) -> int:
+def settled(code: int, verdict: Verdict, waivers: Waivers | None, candidate: Path) -> int:
     """The exit code once waivers that no longer hold were complained of, on standard error.
 
     They are a mistake in the file, whatever was found of the candidate; only a fault of ours stays one.
+
+    Args:
+        candidate: the file that was judged.
     """
     if waivers is None:
         return code
@@ -142,9 +145,10 @@ def settled(code: int, verdict: Verdict, waivers: Waivers | None) -> int:
     from rich.text import Text
 
     from adjudge.cli import FAULT, MISTAKE
-    from adjudge.contracts.waivers import complaints
+    from adjudge.contracts.waivers import candidates_near, complaints
 
-    found = complaints(verdict.findings, waivers, verdict.name)
+    folders = {Path(waivers.file.path).resolve().parent, candidate.resolve().parent}
+    found = complaints(verdict.findings, waivers, verdict.name, lambda: candidates_near(*folders))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line, words in found:
         console.print(Text("error", style="bold red"), Text(f"{waivers.file.path}:{line}: {words}"))

@@ -128,12 +128,13 @@ def verify(
             contract=promised,
             waivers=accepted,
             chips=chips,
+            compiled=True,
             large=scale.INSTANCES if large is None else large,
         )
         verdict = judge(program, under_judgement, options)
     from adjudge.record import to_json
 
-    code = common.settled(common.exit_code(verdict, scope), verdict, accepted)
+    code = common.settled(common.exit_code(verdict, scope), verdict, accepted, candidate)
     if str(json) == "-":
         print(to_json(verdict))
         return code

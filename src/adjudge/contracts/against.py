@@ -170,6 +170,13 @@ def _answers(contract: ContractFile, oracle: Oracle, arguments: Arguments) -> It
                 "derived tolerance is wider for every element",
                 todo="Remove it: the derived tolerance is as tight as can be justified.",
             )
+        elif _accepts_zero(looser, oracle):
+            yield wrong(
+                [*here, "atol" if looser.atol else "rtol"],
+                f"atol {looser.atol:g}, rtol {looser.rtol:g} accepts zero in place of every answer that "
+                "the reference gives to inputs of its own",
+                todo="Make it smaller than the answers.",
+            )
 
 
 def _batches(contract: ContractFile, program: Program) -> Iterator[UsageError]:
@@ -212,6 +219,14 @@ def _ranks(contract: ContractFile, program: Program) -> Iterator[UsageError]:
                 f"the reference itself does not take inputs of rank {probe.rank}: {why}",
                 todo="Remove it, or let the reference take its leading dimensions for a batch.",
             )
+
+
+def _accepts_zero(looser: Looser, oracle: Oracle) -> bool:
+    """Whether an answer of nothing but zeros passes at a small point, where the truth is another."""
+    path = output_path(looser.output)
+    truth = next(np.abs(x.data.astype(np.float64)) for x in oracle.exact if x.path == path)
+    finite = truth[np.isfinite(truth)]
+    return bool(finite.any() and (finite <= looser.atol + looser.rtol * finite).all())
 
 
 def _tighter(looser: Looser, oracle: Oracle, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -36,10 +37,12 @@ def draft(program: Program) -> str:
     """The text of a file that `contract check` accepts.
 
     Sizes go from 1 to the native one, values are finite, the regime is the one that the reference gives,
-    and what the reference writes over is declared in-place.
+    and what the reference writes over is declared in-place. The scales of what is stored in few bits are
+    told by the names of the reference's arguments; a comment stands where these do not tell.
     """
     task = program.task
-    regime, in_place = _observed(program)
+    regime, in_place, arguments = _observed(program)
+    scales = _scales(arguments)
     terms = Terms(
         schema=1,
         identifier=re.sub(r"[^A-Za-z0-9._-]+", "-", task.name).strip("-.") or "contract",
@@ -49,7 +52,9 @@ def draft(program: Program) -> str:
             sizes={s.name: f"1..{s.native}" for s in task.symbols},
             dtypes=sorted({i.dtype for i in task.inputs if i.dtype in DTYPES} - set(STORED)),
             quantised=[
-                Quantised(tensor=i.name, stored=i.dtype) for i in task.inputs if i.dtype in STORED
+                Quantised(tensor=i.name, stored=i.dtype, scale=scales.get(i.name, ""))
+                for i in task.inputs
+                if i.dtype in STORED
             ],
         ),
         precondition=PreconditionPart(words="Inputs are finite.", values="finite"),
@@ -77,16 +82,32 @@ def _inputs(task: Task) -> str:
     return "; ".join(rows) + "."
 
 
-def _observed(program: Program) -> tuple[str, tuple[str, ...]]:
-    """The regime that the reference gives, and what it writes over."""
+def _observed(program: Program) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The regime that the reference gives, what it writes over, and the names of its arguments."""
     probe = Probe(sizes=sizes_of(shrunken(program)))
     try:
         builder = CaseBuilder(program, by_name=False)
         arguments = program.arguments(dict(probe.sizes), Sampler(0))
-        required = Oracle(builder.make(probe, arguments), arguments, generic=True).required
-        return required, reference_habits(builder, builder.build(probe))[0]
+        make = builder.make(probe, arguments)
+        required = Oracle(make, arguments, generic=True).required
+        called = make()
+        names = tuple(inspect.signature(getattr(called, "forward", called)).parameters)
+        return required, reference_habits(builder, builder.build(probe))[0], names
     except OutsideDomain:
-        return "", ()
+        return "", (), ()
+
+
+def _scales(names: tuple[str, ...]) -> dict[str, str]:
+    """Input -> input that holds its scales, both by path, where one argument is named `x` and another
+    `x_scale`, `x_scales` or `scale_x`."""
+    at = {name: f"args[{number}]" for number, name in enumerate(names)}
+    found = {}
+    for name, path in at.items():
+        wanted = (f"{name}_scale", f"{name}_scales", f"scale_{name}", f"scales_{name}")
+        scale = next((at[word] for word in wanted if word in at), "")
+        if scale:
+            found[path] = scale
+    return found
 
 
 def to_toml(terms: Terms) -> str:
@@ -112,6 +133,8 @@ def to_toml(terms: Terms) -> str:
             for item in items:
                 lines += ["", f"[[{part}.{name}]]"]
                 lines += [f"{key} = {_value(value)}" for key, value in _given(item)]
+                if isinstance(item, Quantised) and not item.scale:
+                    lines.append("# scale = ...  (the input that holds its scales, if one does)")
     return "\n".join(lines) + "\n"
 
 

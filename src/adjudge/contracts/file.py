@@ -32,6 +32,8 @@ DTYPES = {
 }
 #: Dtypes of few bits that tensors are stored in.
 STORED = ("int8", "uint8", "float8_e4m3fn", "float8_e5m2")
+#: Classes of exception that every other derives from.
+_ANY_EXCEPTION = ("Exception", "BaseException")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 #: The parts of the file that may be a string in place of a table: all but the name.
@@ -197,12 +199,7 @@ def _in_scope(contract: ContractFile) -> Iterator[UsageError]:
         here = ("scope", "refusals", number)
         yield from _sizes(contract, refusal.sizes, (*here, "sizes"))
         yield from _unknown(contract, refusal.layouts, LAYOUTS, (*here, "layouts"), "layout")
-        try:
-            re.compile(refusal.message)
-        except re.error as error:
-            yield wrong(
-                [*here, "message"], f"{refusal.message!r} is no regular expression: {error}"
-            )
+        yield from _refusal(contract, refusal, here)
     for number, tensor in enumerate(scope.quantised):
         here = ("scope", "quantised", number)
         yield from _unknown(contract, [tensor.stored], STORED, (*here, "stored"), "narrow dtype")
@@ -212,6 +209,25 @@ def _in_scope(contract: ContractFile) -> Iterator[UsageError]:
                 f"{tensor.tensor} is no output: the caller rounds it, not the candidate",
                 todo='Remove rounding, or name an output ("output").',
             )
+
+
+def _refusal(
+    contract: ContractFile, refusal: Refusal, here: tuple[str | int, ...]
+) -> Iterator[UsageError]:
+    try:
+        matches_anything = re.search(refusal.message, "") is not None
+    except re.error as error:
+        yield contract.file.mistake(
+            [*here, "message"], f"{refusal.message!r} is no regular expression: {error}"
+        )
+        return
+    if refusal.exception in _ANY_EXCEPTION and matches_anything:
+        field = "message" if refusal.message else "exception"
+        yield contract.file.mistake(
+            [*here, field],
+            f"{refusal.exception} with any message allows every error, so that nothing is promised",
+            todo="Name the class that is raised, or a pattern of its message.",
+        )
 
 
 def _in_conditions(contract: ContractFile) -> Iterator[UsageError]:
@@ -300,6 +316,12 @@ def _in_tolerance(contract: ContractFile) -> Iterator[UsageError]:
         for name in ("atol", "rtol"):
             if not 0 <= getattr(looser, name) < float("inf"):
                 yield wrong([*here, name], f"{name} is {getattr(looser, name)}")
+        if 1 <= looser.rtol < float("inf"):
+            yield wrong(
+                [*here, "rtol"],
+                f"rtol {looser.rtol:g} accepts zero in place of every answer",
+                todo="Give a share of the answer, below 1.",
+            )
         if not (looser.atol or looser.rtol):
             yield wrong([*here], "neither atol nor rtol is given", todo="Give one of them.")
         coarsest = max((DTYPES[name] for name in terms.scope.dtypes), default=0.0)

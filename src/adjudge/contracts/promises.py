@@ -86,7 +86,10 @@ def _scope(terms: Terms) -> Iterator[Promise]:
     if scope.dtypes:
         yield _dtypes(scope.dtypes)
     for tensor in scope.quantised:
-        words = f"{tensor.stored}" + (f", scales in {tensor.scale}" if tensor.scale else "")
+        scale = (
+            f"scales in {tensor.scale}" if tensor.scale else "no input named that holds its scales"
+        )
+        words = f"{tensor.stored}, {scale}"
         either = tensor.rounding == "either"
         yield Promise(
             name=f"scope.quantised.{tensor.tensor}",

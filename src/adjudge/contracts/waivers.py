@@ -1,13 +1,15 @@
 """Waivers: known violations that are accepted for a reason and until a day, from a file.
 
 A waiver names a violation by its gate, signature and scope. What it accepts is still found, shown and
-kept in the record; it only fails no longer. A waiver that has expired accepts nothing, and one that
-matches nothing where its gate has decided is a mistake in the file: both end loudly.
+kept in the record; it only fails no longer. A waiver that has expired accepts nothing, one that matches
+nothing where its gate has decided is a mistake in the file, and so is one for a candidate that is not
+there: all end loudly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -40,7 +42,8 @@ class Waiver:
     scope: Literal["declared", "extended"] = "extended"
     """The widest scope in which it is accepted: "declared" accepts it beyond the declared scope too."""
     candidate: str = ""
-    """Name of the candidate (its file without the ending) that it is for; any if empty."""
+    """Name of the candidate (its file without the ending) that it is for; any if empty. The file must
+    lie in the folder of this one or of the candidate that is judged, or below."""
 
     @property
     def name(self) -> str:
@@ -110,22 +113,62 @@ def waived(findings: tuple[Finding, ...], waivers: Waivers, candidate: str) -> t
     return tuple(_marked(finding, waivers, candidate) for finding in findings)
 
 
+def candidates_near(*folders: Path) -> frozenset[str]:
+    """Names that candidates in these folders, or below them, may have: Python files without their
+    ending. What is hidden is left out."""
+    return frozenset(
+        Path(name).stem
+        for folder in folders
+        for _, names in _walked(folder)
+        for name in names
+        if name.endswith(".py")
+    )
+
+
+def _walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    for at, below, names in os.walk(folder):
+        below[:] = [name for name in below if not name.startswith((".", "__"))]
+        yield at, names
+
+
 def complaints(
-    findings: Sequence[Finding], waivers: Waivers, candidate: str
+    findings: Sequence[Finding],
+    waivers: Waivers,
+    candidate: str,
+    others: Callable[[], Set[str]] | None = None,
 ) -> tuple[tuple[int, str], ...]:
     """(line, sentence) for each waiver for this candidate that has expired, or that matches nothing
-    though its gate has decided."""
+    though its gate has decided; and for each that is for a candidate that is not there.
+
+    Args:
+        others: names of all candidates there may be, asked where a waiver is for another one than this;
+            None knows of none and takes every name.
+    """
     found = []
+    known: Set[str] | None = None
     for number, waiver in enumerate(waivers.listed):
-        if waiver.candidate not in ("", candidate):
-            continue
         line = waivers.file.lines.at(["waiver", number])
+        if waiver.candidate not in ("", candidate):
+            if others is not None:
+                known = others() if known is None else known
+                if waiver.candidate not in known:
+                    found.append((line, _nobody(waiver, known, candidate)))
+            continue
         decided = any(f.gate == waiver.gate and f.outcome in _DECIDED for f in findings)
         if waiver.expires < waivers.today:
             found.append((line, f"{waiver.name} expired on {waiver.expires}: it accepts nothing"))
         elif decided and not any(_accepts(waiver, f) for f in findings):
             found.append((line, f"{waiver.name} matches no violation any more: remove it"))
     return tuple(found)
+
+
+def _nobody(waiver: Waiver, known: Set[str], candidate: str) -> str:
+    close = near(waiver.candidate, sorted({*known, candidate}))
+    hint = f" {close}" if close.startswith("Did") else ""
+    return (
+        f"{waiver.name} is for {waiver.candidate!r}, and there is no {waiver.candidate}.py beside or "
+        f"below the file of waivers or the candidate: it accepts nothing.{hint}"
+    )
 
 
 def _marked(finding: Finding, waivers: Waivers, candidate: str) -> Finding:

@@ -15,7 +15,8 @@ def read(path: Path) -> str:
         UsageError: it is missing, a folder, empty, or not text.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        # Some editors begin a text with a byte-order mark, which is none of it.
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UsageError("there is no such file", where=str(path)) from None
     except IsADirectoryError:

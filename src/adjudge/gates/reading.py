@@ -299,7 +299,8 @@ def compared_violation(probe: Probe, observation: Observation, c: Comparison) ->
 def _no_answer(probe: Probe, observation: Observation) -> Violation:
     if observation.raised is not None:
         raised = observation.raised
-        message = f"raised {raised.type} instead of answering: {first_line(raised.message)}"
+        words = raised.complaint or first_line(raised.message)
+        message = f"raised {raised.type} instead of answering: {words}"
         return Violation(probe=probe, signature="raised", message=message, where=raised.phase)
     if observation.status is Status.UNREADABLE:
         message = f"returned something that is not tensors: {observation.ending}"
@@ -358,7 +359,9 @@ def _nothing_clean(
         return not_applicable(contract, "baseline fails: the ordinary run is already wrong")
     if refused:
         raised = evidence.observations[refused[0]].raised
-        words = f"{raised.type}: {first_line(raised.message)}" if raised else "an error"
+        words = "an error"
+        if raised:
+            words = f"{raised.type}: {raised.complaint or first_line(raised.message)}"
         return Finding(
             gate=contract.identifier,
             outcome=Outcome.REFUSAL,

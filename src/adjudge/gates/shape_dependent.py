@@ -28,7 +28,12 @@ CONTRACT = Contract(
     "and their neighbours, multiples of the kernel's own block constants and their neighbours, the "
     "native size and its neighbours where affordable. The ordinary run with inputs of rank 2 to 4, "
     "where their leading dimensions are a batch to the reference. Pairs of symbols are crossed with "
-    "layouts, values and memory in a covering array.",
+    "layouts, values and memory in a covering array. A symbol that counts rows (an axis of an input, "
+    "not its last, that moves no argument of the constructor) also takes 65,537, the first odd size "
+    "past 2**16, with the other sizes at 8 or below: for at most two symbols, last, where nothing is "
+    "wrong before and small runs foresee that it is affordable. There, errors within the loosest "
+    "precision regime are left to the gates of precision, and a want of time or memory says nothing. "
+    "The finding says what was asked and what was not.",
     signature="A wrong element, or a crash, at a shape where the ordinary shape is clean. A clear "
     "error is a refusal.",
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from adjudge.contract import Hint
 from adjudge.frontends.sources import LANGUAGES, languages
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.machine import has_cuda, machine_code
+from adjudge.judge.refused import DRY_ELEMENTS, recorded
 from adjudge.judge.runner import Runner
 from adjudge.judge.scout import match_weights
 from adjudge.judge.verify import Options, running
@@ -22,12 +23,6 @@ from adjudge.static.hints import hints
 from adjudge.static.source import Source
 from adjudge.symbols import shrunken
 from adjudge.task import Candidate, Launch
-
-#: Input elements up to which a launch is recorded at the native sizes: nothing runs in it but what the
-#: candidate does outside its kernels.
-DRY_ELEMENTS = 1 << 27
-#: Seconds given to that.
-DRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +82,7 @@ def _dry_run(program: Program, runner: Runner) -> tuple[Sizes, Observation, list
     elements = sum(prod(s.shape) for s in (*program.task.inputs, *program.task.parameters))
     if elements <= DRY_ELEMENTS:
         try:
-            observation = _recorded(builder, native, runner)
+            observation = recorded(builder, Probe(sizes=native), runner)
             if observation.launches:
                 return native, observation, notes
             ended = observation.status.value
@@ -96,10 +91,4 @@ def _dry_run(program: Program, runner: Runner) -> tuple[Sizes, Observation, list
             notes.append(f"the native sizes are not shown: {why}")
     else:
         notes.append(f"{elements:,} elements are too many here; the small sizes are shown")
-    return small, _recorded(builder, small, runner), notes
-
-
-def _recorded(builder: CaseBuilder, sizes: Sizes, runner: Runner) -> Observation:
-    case = builder.build(Probe(sizes=sizes))
-    dry = replace(case, request=replace(case.request, schedule="none"))
-    return runner.run(dry, timeout=DRY_SECONDS)
+    return small, recorded(builder, Probe(sizes=small), runner), notes

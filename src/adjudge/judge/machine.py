@@ -14,6 +14,7 @@ from adjudge.static.inline import inline_sources
 from adjudge.static.kernels import standalone
 from adjudge.static.source import Source
 from adjudge.task import Launch
+from adjudge.worker import complaints
 
 WITHOUT_NVCC = (
     "there is no nvcc here, so CUDA C++ is not compiled; `adjudge doctor` says what it needs"
@@ -32,7 +33,39 @@ def machine_code(
     distinct = tuple(dict.fromkeys(replace(launch, grid=()) for launch in launches))
     jobs, unread = _triton(source, distinct, chips)
     more, notes = _cuda(source, chips)
-    return build([*jobs, *more], isolation=isolation), (*unread, *notes)
+    built = build([*jobs, *more], isolation=isolation)
+    return tuple(_located(one, source) for one in built), (*unread, *notes)
+
+
+def _located(built: Built, source: Source) -> Built:
+    """What nvcc says of the text that it was handed, with the lines of the candidate's file."""
+    job, said = built.job, built.error.removeprefix(f"{nvcc.Refused.__name__}: ")
+    if not isinstance(job, CudaJob) or not said:
+        return built
+    found = complaints.errors(said, source.text, job.code.text)
+    if not found:
+        # The assembler has what the compiler has taken. What templates were read for is our choice.
+        assembled = said.startswith("ptxas: error:") and not job.code.notes
+        return replace(built, error=said, refused="the assembler's" if assembled else "")
+    words, _, line, _ = found[0]
+    grammar = line > 0 and nvcc.breaks_grammar(words, job.source.text)
+    return replace(
+        built,
+        error=complaints.of_cpp(said, source.text, job.code.text),
+        refused="of grammar" if grammar else "",
+    )
+
+
+def refusals(
+    source: Source, launches: Sequence[Launch], chips: Sequence[Chip], *, isolation: str = "full"
+) -> tuple[tuple[Built, ...], tuple[str, ...]]:
+    """Of each kernel and chip whether the compiler takes it (Triton only reads it), and what could not
+    be asked, in words. Arguments as of `machine_code`."""
+    distinct = tuple(dict.fromkeys(replace(launch, grid=()) for launch in launches))
+    jobs, unread = _triton(source, distinct, chips)
+    more, notes = _cuda(source, chips)
+    built = build([*(replace(job, only_read=True) for job in jobs), *more], isolation=isolation)
+    return tuple(_located(one, source) for one in built), (*unread, *notes)
 
 
 def demands(
@@ -53,7 +86,7 @@ def _demand(built: Built) -> Demand:
     where = f"{kernel} on {name}"
     code = built.code
     if code is None:
-        words = f"{where}: not compiled: {built.error.splitlines()[0] if built.error else ''}"
+        words = f"{where}: not compiled: {' '.join(built.error.split())}"
         return Demand(words=words, kernel=kernel, chip=name, unread=True)
     asked = (
         f"{code.registers} registers a thread of {code.chip.registers}",

@@ -34,7 +34,7 @@ from adjudge.gates.protocol import Evidence, Gate, Scene
 from adjudge.gates.reading import State, first_line, state, undecided_reason
 from adjudge.gates.shape_dependent import ELEMENTS
 from adjudge.inputs.levels import FILLS
-from adjudge.judge import fast, lacking, lanes, leaks, scale, shrink
+from adjudge.judge import fast, lacking, lanes, leaks, refused, scale, shrink
 from adjudge.judge.declared import (
     DeclaredScene,
     Governed,
@@ -54,7 +54,7 @@ from adjudge.probe import Probe, Sizes, sizes_of
 from adjudge.program import OutsideDomain, Program
 from adjudge.static.chips import Chip
 from adjudge.static.hints import hints
-from adjudge.task import Candidate, Task
+from adjudge.task import Candidate, Launch, Task
 from adjudge.worker.client import Zygote
 
 #: Seconds one run may take before it counts as no answer. Ordinary runs in the interpreter take
@@ -110,6 +110,9 @@ class Options:
     large: int = scale.INSTANCES
     #: Also run the candidate under compute-sanitizer: on a GPU, and without a sandbox.
     deep: bool = False
+    #: Ask the compilers whether they accept the kernels at all, where no GPU does; a kernel that none
+    #: accepts is no answer.
+    compiled: bool = False
     #: Chips whose limits the machine code is held against; what it asks for is noted, and no verdict.
     chips: tuple[Chip, ...] = ()
 
@@ -282,7 +285,8 @@ class _Trial:
             raise absent
         elsewhere = lacking.gpu(self.candidate, scouted.ordinary, self.options.runner)
         if elsewhere:
-            return self._no_verdict(elsewhere, doubts, Outcome.NOT_APPLICABLE)
+            verdict = self._no_verdict(elsewhere, doubts, Outcome.NOT_APPLICABLE)
+            return self._compiled_at_least(verdict)
         docket = self._docket(scouted)
         docket.few = self._few(docket.scene)
         if self.options.fast and not scouted.discovery.weights.startswith("unmatched"):
@@ -318,8 +322,40 @@ class _Trial:
                 findings = examined(docket, findings)
         if self.options.chips:
             with self._timed("machine code"):
-                findings = self._with_demands(docket, findings)
+                findings = self._with_demands(findings, self._launched(docket))
+        if self._asks_compilers():
+            launches = refused.launches_at_native(self.program, docket.builder, self.runner)
+            findings = self._by_compilers(findings, launches)
         return self._assemble(docket, findings, doubts)
+
+    def _asks_compilers(self) -> bool:
+        """Whether compilers are asked what they accept: not where a GPU runs what they make of it."""
+        asked = self.options.compiled or bool(self.program.task.declared.resources.chips)
+        answers = any(g.CONTRACT.identifier == refused.GATE for g in self.gates)
+        return asked and answers and self.options.runner != "cuda"
+
+    def _by_compilers(
+        self, findings: tuple[Finding, ...], launches: tuple[Launch, ...]
+    ) -> tuple[Finding, ...]:
+        self._say("asking the compiler", 0, 1)
+        with self._timed("compiler"):
+            violation, notes = refused.held(
+                self.program, self.candidate, launches, isolation=self.options.isolation
+            )
+        return refused.noted(refused.convicted(findings, violation), notes)
+
+    def _compiled_at_least(self, verdict: Verdict) -> Verdict:
+        """The verdict on what cannot be run here, with what a compiler says of it."""
+        findings = verdict.findings
+        if self.options.chips:
+            findings = self._with_demands(findings, ())
+        if self._asks_compilers():
+            findings = self._by_compilers(findings, ())
+        if self.options.waivers is not None:
+            findings = waived(findings, self.options.waivers, self.candidate.name)
+        broken = any(f.outcome is Outcome.VIOLATION for f in findings)
+        standing = standing_of(findings) if broken else verdict.standing
+        return replace(verdict, findings=findings, standing=standing)
 
     def _accepted(self, finding: Finding) -> bool:
         """Whether a waiver accepts the violation."""
@@ -417,13 +453,18 @@ class _Trial:
         self.timings[name] = seconds
         return replace(finding, seconds=seconds, runner=self.options.runner)
 
-    def _with_demands(self, docket: Docket, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """What the kernels of the largest run ask of each chip, as notes on the gate of resources."""
-        from adjudge.judge.machine import demands
-
+    def _launched(self, docket: Docket) -> tuple[Launch, ...]:
+        """Kernels of the largest run that launched any."""
         scene = docket.scene
         runs = [docket.observations.get(p) for p in (scene.native, scene.ordinary) if p is not None]
-        launches = next((run.launches for run in runs if run is not None and run.launches), ())
+        return next((run.launches for run in runs if run is not None and run.launches), ())
+
+    def _with_demands(
+        self, findings: tuple[Finding, ...], launches: tuple[Launch, ...]
+    ) -> tuple[Finding, ...]:
+        """What the kernels ask of each chip, as notes on the gate of resources."""
+        from adjudge.judge.machine import demands
+
         self._say("compiling", 0, 1)
         asked = demands(
             self.candidate.source, launches, self.options.chips, isolation=self.options.isolation
@@ -445,7 +486,7 @@ class _Trial:
         # What nobody asked for and nobody offered is no refusal.
         owed = docket.scene.discovery.gradients or docket.scene.task.declared.training
         refusals = {
-            f"{o.raised.type}: {first_line(o.raised.message)}"
+            f"{o.raised.type}: {o.raised.complaint or first_line(o.raised.message)}"
             for p, o in docket.observations.items()
             if o.raised and (owed or p.cotangent == "none")
         }

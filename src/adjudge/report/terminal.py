@@ -168,7 +168,8 @@ def _table(findings: Sequence[Finding]) -> Table:
     if len(findings) > 1 and all(
         (f.outcome, f.reason) == (first.outcome, first.reason) for f in findings
     ):
-        findings = [replace(first, gate=f"all {len(findings)} gates", notes=())]
+        notes = tuple(dict.fromkeys(note for f in findings for note in f.notes))
+        findings = [replace(first, gate=f"all {len(findings)} gates", notes=notes)]
     for finding in findings:
         mark, style = _MARK[finding.outcome] if not finding.waived else ("w", "yellow")
         reason = finding.reason if finding.outcome is not Outcome.VIOLATION else "see above"

@@ -39,6 +39,8 @@ class Job:
     #: A module that defines the kernel (`kernels.standalone`).
     text: str
     chip: Chip
+    #: Whether the compiler only reads it: that it takes the kernel's Python is then all that is known.
+    only_read: bool = False
 
     @property
     def title(self) -> tuple[str, str]:
@@ -68,9 +70,11 @@ class Built:
     """One kernel on one chip; all kernels of a source that the compiler refused."""
 
     job: Job | CudaJob
-    #: None where the compiler refused, with its words.
+    #: None where the compiler refused, with its words, or only read the kernel.
     code: MachineCode | None
     error: str = ""
+    #: What Triton's compiler calls its own refusal; "" where something else went wrong, or nothing.
+    refused: str = ""
     #: The kernel's name, where the job has several.
     kernel: str = ""
 
@@ -112,6 +116,7 @@ def _plain(job: Job | CudaJob) -> dict[str, Any]:
         "parameters": job.launch.parameters,
         "options": job.launch.options,
         "capability": job.chip.capability,
+        "only_read": job.only_read,
     }
 
 
@@ -146,7 +151,10 @@ def _result(job: Job | CudaJob, path: Path, said: str) -> list[Built]:
             raise ValueError("the disassembly is too large to read")
         found = json.loads(path.read_bytes())
         if "error" in found:
-            return [Built(job=job, code=None, error=str(found["error"])[:WORDS])]
+            error, refused = str(found["error"])[:WORDS], str(found.get("refused", ""))[:100]
+            return [Built(job=job, code=None, error=error, refused=refused)]
+        if isinstance(job, Job) and job.only_read:
+            return [Built(job=job, code=None)]
         return _read(job, found)
     except FileNotFoundError:
         return [Built(job=job, code=None, error=said or "the compiler ended without a result")]

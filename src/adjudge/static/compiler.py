@@ -9,10 +9,12 @@ The interpreter replaces parts of Triton that compilation needs, which is why no
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from adjudge.static import nvcc
-from adjudge.worker import sandbox
+from adjudge.worker import complaints, sandbox
 
 #: Characters kept of what a compiler says.
 WORDS = 2_000
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> None:
             make = nvcc.compiled if "nvcc" in job else _compiled
             done = make(job, folder, number)
         except Exception as error:
-            done = {"error": _said(error)}
+            done = {"error": _said(error, job.get("text", "")), "refused": _is_refused(error)}
         partial = folder / f"{number}.partial"
         partial.write_text(json.dumps(done))
         partial.rename(folder / f"{number}.json")
@@ -66,6 +68,9 @@ def _compiled(job: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     signature, constants, attributes = _signature(job["parameters"])
     source = ASTSource(function, signature, constants, attributes)
     target = GPUTarget("cuda", job["capability"], 32)
+    if job["only_read"]:
+        _read_by_triton(source, target, dict(job["options"]))
+        return {"read": True}
     made = triton.compile(source, target=target, options=dict(job["options"]))
     cubin = folder / f"{number}.cubin"
     cubin.write_bytes(made.asm["cubin"])
@@ -76,6 +81,21 @@ def _compiled(job: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
         # cuobjdump -sass would do, but crashes in a process namespace of its own.
         "sass": printed("nvdisasm", "-c", str(cubin))[:LONGEST],
     }
+
+
+def _read_by_triton(source: Any, target: Any, given: dict[str, Any]) -> None:
+    """The compiler's first stage, which is where it refuses a kernel's Python: as `triton.compile`
+    begins, and without what takes its time."""
+    from triton._C.libtriton import ir
+    from triton.compiler.compiler import make_backend
+
+    backend = make_backend(target)
+    options = backend.parse_options({**given, **source.parse_options()})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    functions = backend.get_codegen_implementation(options)
+    source.make_ir(target, options, functions, backend.get_module_map(), context)
 
 
 def _module(text: str, folder: Path) -> ModuleType:
@@ -151,8 +171,23 @@ def printed(name: str, *arguments: str, beside: Path | None = None) -> str:
     return done.stdout
 
 
-def _said(error: BaseException) -> str:
+def _is_refused(error: BaseException) -> str:
+    """What Triton's own compiler calls its refusal of a kernel; "" for every other error. A name that is
+    not defined may be one that was cut away, unless it is one of Python's own."""
+    complaint = complaints.refused(error)
+    if complaint is None:
+        return ""
+    unknown = re.search(r"(\w+) is not defined", str(complaint.error_message))
+    if unknown is not None and not hasattr(builtins, unknown[1]):
+        return ""
+    return type(complaint).__name__
+
+
+def _said(error: BaseException, text: str) -> str:
     """The innermost complaint: Triton wraps it in the call sites that led there."""
+    complaint = complaints.refused(error)
+    if complaint is not None:
+        return f"{type(complaint).__name__}: {complaints.of_triton(complaint, text)}"[:WORDS]
     while error.__cause__ is not None:
         error = error.__cause__
     words = str(error).strip()

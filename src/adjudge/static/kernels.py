@@ -11,7 +11,7 @@ from adjudge.static.source import Source
 def standalone(source: Source, kernel: str) -> str:
     """A module's text that defines `kernel` and what it refers to, however indirectly: imports,
     constants, device functions. Autotuners and heuristics are left out; they choose what a launch has
-    chosen already.
+    chosen already. Lines keep their numbers, so that what a compiler says of one is found in the file.
 
     Raises:
         KeyError: the file has no kernel of that name at its top level.
@@ -34,7 +34,30 @@ def standalone(source: Source, kernel: str) -> str:
                 needed.add(number)
                 waiting |= _reads(_bare(statements[number], source)) - asked
     kept = [_bare(statements[number], source) for number in sorted(needed)]
-    return "\n\n".join(map(ast.unparse, kept)) + "\n"
+    text = _in_place(kept, source.text)
+    if text is None:
+        return "\n\n".join(map(ast.unparse, kept)) + "\n"
+    return text
+
+
+def _in_place(statements: list[ast.stmt], text: str) -> str | None:
+    """The file with all other lines blank; None where statements share a line."""
+    lines = text.split("\n")
+    wanted: set[int] = set()
+    for statement in statements:
+        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+        parts: list[ast.stmt | ast.expr] = [statement, *decorators]
+        for node in parts:
+            wanted.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    found = "\n".join(line if n in wanted else "" for n, line in enumerate(lines, 1))
+    try:
+        made = ast.parse(found).body
+    except SyntaxError:
+        return None
+    same = len(made) == len(statements) and all(
+        ast.dump(one) == ast.dump(other) for one, other in zip(made, statements, strict=True)
+    )
+    return found + "\n" if same else None
 
 
 def _binds(statement: ast.stmt) -> Iterable[str]:
@@ -60,5 +83,6 @@ def _bare(statement: ast.stmt, source: Source) -> ast.stmt:
         **{f: getattr(statement, f) for f in statement._fields if f != "decorator_list"},
         decorator_list=kept,
         lineno=statement.lineno,
+        end_lineno=statement.end_lineno,
         col_offset=statement.col_offset,
     )

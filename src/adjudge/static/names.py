@@ -11,6 +11,7 @@ import ast
 import base64
 import builtins
 import codecs
+import re
 from collections.abc import Callable, Iterator
 
 #: A part of a dotted path whose name is computed at run time.
@@ -18,6 +19,9 @@ UNKNOWN = "?"
 #: Names bound through other names are followed this often.
 _PASSES = 3
 _LONGEST = 1 << 20
+_CODES = 0x110000
+#: A width in a pattern: what it makes may be of any length.
+_WIDE = re.compile(r"\d{4,}|\*")
 
 Paths = frozenset[str]
 _NOTHING: Paths = frozenset()
@@ -91,6 +95,36 @@ class Names:
             return frozenset(f"{path}.{name}" for path in self.paths(base.value))
         return _NOTHING
 
+    def attribute(self, node: ast.AST) -> tuple[ast.expr, str] | None:
+        """What the expression asks an attribute of, and its name: `x.shape`, `getattr(x, "sha" + "pe")`,
+        `operator.attrgetter("shape")(x)`. None where it asks none, or the name depends on the run."""
+        match node:
+            case ast.Attribute(value=base, attr=name):
+                return base, name
+            case ast.Call(func=function, args=[base, key, *_]) if "getattr" in self.paths(function):
+                return self._named(base, key)
+            case ast.Call(func=ast.Attribute(value=base, attr="__getattribute__"), args=[key]):
+                return self._named(base, key)
+            case ast.Call(func=ast.Call(func=maker, args=[key, *_]), args=[base]) if self.paths(
+                maker
+            ) & {"operator.attrgetter", "operator.methodcaller"}:
+                return self._named(base, key)
+        return None
+
+    def called(self, node: ast.AST) -> tuple[ast.expr, str] | None:
+        """What a method is called of, and the method's name, however it is asked for."""
+        if not isinstance(node, ast.Call):
+            return None
+        if isinstance(node.func, ast.Call) and "operator.methodcaller" in self.paths(
+            node.func.func
+        ):
+            return self.attribute(node)
+        return self.attribute(node.func)
+
+    def _named(self, base: ast.expr, key: ast.expr) -> tuple[ast.expr, str] | None:
+        name = self.text(key)
+        return None if name is None else (base, name)
+
     def text(self, node: ast.AST) -> str | None:
         """The string that the expression is, or None where that depends on the run."""
         value = self._constant(node)
@@ -113,10 +147,25 @@ class Names:
                 return str(shown) if isinstance(shown, int) else shown
             case ast.Subscript(value=value, slice=ast.Slice() as cut):
                 return self._cut(value, cut)
-            case ast.Call(func=ast.Name(id="chr"), args=[ast.Constant(value=int() as number)]):
-                return chr(number) if 0 <= number < 0x110000 else None
+            case ast.BinOp(left=left, op=ast.Mod(), right=right):
+                return self._formatted(left, right)
+            case ast.Call(func=ast.Name(id="chr"), args=[code]):
+                number = self._constant(code)
+                return chr(number) if isinstance(number, int) and 0 <= number < _CODES else None
+            case ast.Call(func=ast.Name(id="bytes" | "bytearray"), args=[codes]):
+                numbers = self._numbers(codes)
+                return (
+                    bytes(numbers)
+                    if numbers is not None and max(numbers, default=0) < 256
+                    else None
+                )
+            case ast.Call(func=ast.Name(id="str"), args=[value, *_]):
+                shown = self._constant(value)
+                if isinstance(shown, bytes):
+                    return shown.decode(errors="replace") if len(node.args) > 1 else None
+                return None if shown is None else str(shown)
             case ast.Call(func=ast.Attribute(value=base, attr=method), args=args):
-                return self._method(base, method, args)
+                return self._method(base, method, args, node.keywords)
         return None
 
     def _joined(self, parts: list[ast.expr], between: str) -> str | None:
@@ -136,11 +185,84 @@ class Names:
         valid = all(end is None or isinstance(end, int) for end in ends) and ends[2] != 0
         return text[slice(*ends)] if text is not None and valid else None
 
-    def _method(self, base: ast.expr, method: str, args: list[ast.expr]) -> str | bytes | None:
+    def _texts_in(self, node: ast.expr) -> list[str] | None:
+        """The strings of a sequence: a list, a string's characters, `reversed` of either, `chr` of
+        numbers (by `map` or a comprehension)."""
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                texts = [self.text(part) for part in parts]
+                known = [text for text in texts if text is not None]
+                return known if len(known) == len(texts) else None
+            case ast.Call(func=ast.Name(id="reversed"), args=[inner]):
+                found = self._texts_in(inner)
+                return None if found is None else found[::-1]
+            case ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="chr"), codes]):
+                return self._characters(codes)
+            case (
+                ast.GeneratorExp(
+                    elt=ast.Call(func=ast.Name(id="chr"), args=[ast.Name(id=used)]),
+                    generators=[ast.comprehension(target=ast.Name(id=name), iter=codes, ifs=[])],
+                )
+                | ast.ListComp(
+                    elt=ast.Call(func=ast.Name(id="chr"), args=[ast.Name(id=used)]),
+                    generators=[ast.comprehension(target=ast.Name(id=name), iter=codes, ifs=[])],
+                )
+            ) if used == name:
+                return self._characters(codes)
+        text = self.text(node)
+        return None if text is None else list(text)
+
+    def _characters(self, codes: ast.expr) -> list[str] | None:
+        numbers = self._numbers(codes)
+        if numbers is None or max(numbers, default=0) >= _CODES:
+            return None
+        return [chr(number) for number in numbers]
+
+    def _numbers(self, node: ast.expr) -> list[int] | None:
+        """The numbers of a list, all from 0 up."""
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                found = [self._constant(part) for part in parts]
+                known = [number for number in found if isinstance(number, int) and number >= 0]
+                return known if len(known) == len(found) else None
+        text = self._constant(node)
+        return list(text) if isinstance(text, bytes) else None
+
+    def _formatted(self, left: ast.expr, right: ast.expr) -> str | None:
+        """`"%s_%s" % (a, b)`, where nothing but strings and numbers is put in."""
+        pattern = self.text(left)
+        parts = right.elts if isinstance(right, ast.Tuple) else [right]
+        values = [self._constant(part) for part in parts]
+        if pattern is None or any(value is None for value in values) or _WIDE.search(pattern):
+            return None
+        try:
+            return pattern % tuple(values)
+        except (TypeError, ValueError, KeyError):
+            return None
+
+    def _filled(
+        self, pattern: str, args: list[ast.expr], keywords: list[ast.keyword]
+    ) -> str | None:
+        """`"{}_{b}".format(a, b=b)`, of plain fields."""
+        values = [self.text(arg) for arg in args]
+        named = {keyword.arg: self.text(keyword.value) for keyword in keywords}
+        if None in values or None in named or None in named.values() or _WIDE.search(pattern):
+            return None
+        try:
+            return pattern.format(*values, **{str(name): text for name, text in named.items()})
+        except (IndexError, KeyError, ValueError, AttributeError):
+            return None
+
+    def _method(
+        self, base: ast.expr, method: str, args: list[ast.expr], keywords: list[ast.keyword]
+    ) -> str | bytes | None:
         text = self._constant(base)
         if method == "join" and isinstance(text, str) and len(args) == 1:
-            parts = args[0].elts if isinstance(args[0], (ast.List, ast.Tuple)) else None
-            return None if parts is None else self._joined(parts, text)
+            found = self._texts_in(args[0])
+            whole = None if found is None else text.join(found)
+            return whole if whole is None or len(whole) <= _LONGEST else None
+        if method == "format" and isinstance(text, str):
+            return self._filled(text, args, keywords)
         values = [self._constant(arg) for arg in args]
         if any(value is None or isinstance(value, int) for value in values):
             return None

@@ -21,8 +21,16 @@ FLAGS = (
 )  # fmt: skip
 #: Seconds for one source: the largest of a corpus of 1,131 take a few.
 SECONDS = 50
-#: Lines of complaint that are kept.
+#: Errors that are kept.
 _LINES = 4
+#: How the assembler begins an error, in a file that nobody has; and what only counts errors.
+_PTXAS = re.compile(r"^ptxas \S+, line \d+; error\s*:")
+_COUNTED = re.compile(r"\d+ errors? detected in|ptxas fatal\s*: Ptx assembly aborted")
+#: What stands under the line of code that an error quotes.
+_CARET = re.compile(r"(?:\|\s*)?[~^]")
+#: Errors of grammar: what is cut away of a file makes names unknown, and breaks no sentence.
+_GRAMMAR = re.compile(r"expected an? |unrecognized token|missing closing quote|invalid character")
+_MACRO = re.compile(r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]*)\s*\(")
 
 _SECTION = re.compile(r"^//-+ +\.text\.(\S+) +-+$", re.MULTILINE)
 _USED = re.compile(r"Function (\S+):\s*\n\s*(REG:[^\n]*)")
@@ -30,6 +38,10 @@ _SPILLED = re.compile(
     r"Function properties for (\S+)\s*\n\s*\d+ bytes stack frame, (\d+) bytes spill stores, "
     r"(\d+) bytes spill loads"
 )
+
+
+class Refused(Exception):
+    """The compiler takes no part of a source."""
 
 
 def find() -> Path | None:
@@ -53,7 +65,7 @@ def compiled(job: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     """Each kernel of one source on one chip: {"kernels": [{"symbol", "usage", "sass", "spilled"}]}.
 
     Raises:
-        RuntimeError: the compiler refuses, with its words.
+        Refused: the compiler refuses, with its words.
     """
     from adjudge.static.compiler import LONGEST, printed
 
@@ -73,7 +85,7 @@ def compiled(job: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
         command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
     )
     if done.returncode or not cubin.is_file():
-        raise RuntimeError(complaint(done.stderr + done.stdout, str(text)))
+        raise Refused(complaint(done.stderr + done.stdout, str(text)))
     beside = nvcc.parent
     usage = dict(_USED.findall(printed("cuobjdump", "-res-usage", str(cubin), beside=beside)))
     listing = printed("nvdisasm", "-c", str(cubin), beside=beside)[:LONGEST]
@@ -94,13 +106,24 @@ def sections(listing: str) -> Iterator[tuple[str, str]]:
 
 
 def complaint(words: str, file: str = "") -> str:
-    """The first errors among what a compiler says, without the name of the file that it was given."""
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\b(?:error|fatal)\b", line)] or lines[-_LINES:]
+    """The first errors among what a compiler says, each with the line of code that it quotes, without
+    the name of the file that it was given."""
+    lines = [_PTXAS.sub("ptxas: error:", line.strip()) for line in words.splitlines()]
+    lines = [line for line in lines if line and not _COUNTED.match(line)]
+    at = [n for n, line in enumerate(lines) if re.search(r"\b(?:error|fatal)\b", line)][:_LINES]
+    quoted = [n + 1 for n in at if n + 2 < len(lines) and _CARET.match(lines[n + 2])]
+    errors = [lines[n] for n in sorted({*at, *quoted})] or lines[-_LINES:]
     if not errors:
         return "nvcc: ended without a word"
-    kept = "\n".join(errors[:_LINES])
+    kept = "\n".join(errors)
     return kept.replace(file, "the device code") if file else kept
+
+
+def breaks_grammar(words: str, text: str) -> bool:
+    """Whether an error is one of grammar that the source itself makes: not where a macro is used that it
+    does not define, which may stand for anything."""
+    defined = set(re.findall(r"#\s*define\s+(\w+)", text))
+    return _GRAMMAR.match(words) is not None and set(_MACRO.findall(text)) <= defined
 
 
 def readable(symbol: str, kernels: tuple[str, ...]) -> str:

@@ -24,6 +24,7 @@ class Source:
         Raises:
             SyntaxError: the text is no Python.
         """
+        self.text = text
         self.tree = ast.parse(text)
         self.names = Names(self.tree)
         self._parents: dict[ast.AST, ast.AST] = {}
@@ -82,7 +83,7 @@ class Source:
             more = {
                 name
                 for name in functions - building
-                if places.get(name) and places[name] <= building | {name}
+                if places.get(name, set()) - {name} and places[name] <= building | {name}
             }
             if not more:
                 return frozenset(building)

@@ -25,7 +25,16 @@ import torch
 from adjudge import arrays
 from adjudge.observation import GRADIENT
 from adjudge.weights import construct, described
-from adjudge.worker import gradients, integrity, memory, protocol, runners, sandbox, timing
+from adjudge.worker import (
+    complaints,
+    gradients,
+    integrity,
+    memory,
+    protocol,
+    runners,
+    sandbox,
+    timing,
+)
 from adjudge.worker.interpreter.session import Log, Unsupported
 
 #: Calls whose outputs are kept alive, to see whether a later call changes them.
@@ -94,6 +103,7 @@ class _Session:
         self._module: Any = None
         self._kind = "module"
         self._path = str(folder / "candidate.py")
+        self._source = ""
         os.environ["TMPDIR"] = os.environ["HOME"] = str(folder)
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"):
             os.environ[name] = str(cache)
@@ -125,7 +135,8 @@ class _Session:
             path = self._folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        Path(self._path).write_text(header["source"])
+        self._source = header["source"]
+        Path(self._path).write_text(self._source)
         self._kind = header["kind"]
         self._before = integrity.snapshot()
         sys.path.insert(0, str(self._folder))
@@ -285,6 +296,7 @@ class _Session:
             "traceback": words,
             "phase": phase,
             "from_candidate": self._path in words,
+            "complaint": complaints.words_of(error, self._source, self._path)[:2_000],
         }
         unsupported = isinstance(root, NotImplementedError) and self._path not in "".join(
             traceback.format_tb(root.__traceback__)[-1:]

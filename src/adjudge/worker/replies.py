@@ -16,13 +16,13 @@ from adjudge import arrays
 from adjudge.observation import AccessFault, Observation, OutputTensor, Race, Raised, Status
 from adjudge.static import nvcc
 from adjudge.task import Launch
+from adjudge.worker.complaints import UNBUILT
 
 #: A leaf of a structure in words: alone between brackets, commas and colons, as no key of a mapping is.
 _LEAF = re.compile(r"(?:^|[(\[ ])(?:tensor|number)(?=$|[)\]},])")
 #: Where an output may begin in the memory that holds it.
 _LARGEST_START = 1 << 40
-#: How torch begins what it says of an extension that does not compile, and the files it compiles.
-_UNBUILT = "Error building extension"
+#: The files of an extension that torch compiles.
 _SOURCE = re.compile(r"\S*/((?:cuda|main)\.(?:cu|cpp))\b")
 _LONGEST_COMPLAINT = 1000
 #: Bytes of all outputs together that are read back.
@@ -65,6 +65,7 @@ class _Raised(_Strict):
     traceback: str = Field(max_length=40_000)
     phase: str = Field(max_length=40)
     from_candidate: bool
+    complaint: str = Field("", max_length=2_000)
 
 
 class _Reply(_Strict):
@@ -223,7 +224,7 @@ def raised(reply: dict[str, Any]) -> Raised | None:
 def _built(raised: Raised) -> Raised:
     """What a compiler says of a candidate's extension, its first errors before all else: they stand far
     down in what torch passes on, below the command lines."""
-    if not raised.message.startswith(_UNBUILT):
+    if not raised.message.startswith(UNBUILT):
         return raised
     words = nvcc.complaint(raised.message)
     return replace(raised, message=_SOURCE.sub(r"\1", words)[:_LONGEST_COMPLAINT])
