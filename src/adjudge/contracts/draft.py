@@ -22,7 +22,6 @@ from adjudge.contracts.terms import (
 )
 from adjudge.inputs.sampler import Sampler
 from adjudge.judge.cases import CaseBuilder
-from adjudge.judge.scout import reference_habits
 from adjudge.oracle import Oracle
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
@@ -84,7 +83,7 @@ def _observed(program: Program) -> tuple[str, tuple[str, ...]]:
         builder = CaseBuilder(program, by_name=False)
         arguments = program.arguments(dict(probe.sizes), Sampler(0))
         required = Oracle(builder.make(probe, arguments), arguments, generic=True).required
-        return required, reference_habits(builder, builder.build(probe))[0]
+        return required, builder.habits(probe, arguments).writes
     except OutsideDomain:
         return "", ()
 

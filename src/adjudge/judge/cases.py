@@ -14,10 +14,11 @@ import torch
 from adjudge import arrays
 from adjudge.errors import UsageError
 from adjudge.inputs import batches, cotangents, layouts, values
-from adjudge.inputs.levels import STRUCTURED
+from adjudge.inputs.levels import STRUCTURED, TIED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
+from adjudge.judge.habits import Habits, habits
 from adjudge.oracle import Oracle
 from adjudge.oracle.gradients import GradientOracle, pull
 from adjudge.probe import Probe
@@ -57,6 +58,7 @@ class CaseBuilder:
         self.program = program
         #: True if the reference's state is loaded into the candidate by name.
         self.by_name = by_name
+        self._habits: dict[Probe, Habits] = {}
 
     def build(self, probe: Probe) -> Case:
         """The case of `probe`.
@@ -121,10 +123,29 @@ class CaseBuilder:
             arguments = _scaled(arguments, probe.special)
         if probe.batch != "whole":
             arguments = self._rows(arguments, probe)
-        if probe.layout in ("expanded", "overlapping"):
+        if probe.layout in TIED:
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
         return arguments
+
+    def habits(self, probe: Probe, arguments: Arguments) -> Habits:
+        """What the reference does to arguments of those sizes.
+
+        Raises:
+            OutsideDomain: it does not answer.
+        """
+        point = Probe(sizes=probe.sizes, dtype=probe.dtype, batch=probe.batch)
+        if point not in self._habits:
+            self._habits[point] = habits(self.make(probe, arguments)(), arguments)
+        return self._habits[point]
+
+    def _untied(self, probe: Probe, arguments: Arguments) -> frozenset[str]:
+        """Arguments of whose elements no two may share memory: what writes them would write one twice,
+        and torch itself defines no answer to that."""
+        if probe.layout not in TIED:
+            return frozenset()
+        written = self.habits(probe, arguments).writes
+        return frozenset((*self.program.task.declared.in_place, *written))
 
     def _rows(self, arguments: Arguments, probe: Probe) -> Arguments:
         """The arguments of a part of the batch.
@@ -311,12 +332,13 @@ class CaseBuilder:
         return images, _Structure(oracle.structure, tuple(leaf.path for leaf in leaves))
 
     def _images(self, arguments: Arguments, probe: Probe) -> _Images:
-        counter = _Counter()
+        counter, untied = _Counter(), self._untied(probe, arguments)
 
         def image(path: str, value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
-            plan = _plan(value, probe, counter.next())
+            leaf = counter.next()
+            plan = None if path in untied else _plan(value, probe, leaf)
             counter.applied += plan is not None and probe.layout != "contiguous"
             return _image(value, plan)
 
@@ -327,12 +349,13 @@ class CaseBuilder:
         return _Images(args, kwargs)
 
     def _tied(self, arguments: Arguments, probe: Probe) -> Arguments:
-        counter = _Counter()
+        counter, untied = _Counter(), self._untied(probe, arguments)
 
         def tie(path: str, value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
-            plan = _plan(value, probe, counter.next())
+            leaf = counter.next()
+            plan = None if path in untied else _plan(value, probe, leaf)
             if plan is None:
                 return value
             tied = layouts.tie(arrays.to_numpy(value), plan)
@@ -402,7 +425,7 @@ def is_generic(probe: Probe) -> bool:
     return (
         probe.distribution not in STRUCTURED
         and (probe.special == "none" or is_scaled(probe))
-        and probe.layout not in ("expanded", "overlapping")
+        and probe.layout not in TIED
     )
 
 

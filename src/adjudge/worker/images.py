@@ -132,9 +132,7 @@ class Arena:
         image = placed.image
         dtype = arrays.numpy_dtype(image.dtype)
         storage = self._bytes[placed.start : placed.start + placed.nbytes].view(dtype)
-        return np.lib.stride_tricks.as_strided(
-            storage[image.offset :], image.shape, tuple(s * dtype.itemsize for s in image.strides)
-        )
+        return arrays.strided(storage[image.offset :], image.shape, image.strides)
 
     def mutated(self, reused: int | None = None) -> tuple[str, ...]:
         """Names of the observed call's tensors whose bytes are no longer what that call was given.
