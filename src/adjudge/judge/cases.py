@@ -20,6 +20,7 @@ from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
 from adjudge.judge.habits import Habits, habits
 from adjudge.oracle import Oracle
+from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.gradients import GradientOracle, pull
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
@@ -80,6 +81,7 @@ class CaseBuilder:
         gradients = self.gradients(probe, arguments) if probe.cotangent != "none" else None
         if gradients is not None:
             images = replace(images, cotangents=gradients.images(probe.cotangent))
+        finals, state = self._finals(probe, arguments)
         calls, first_weights = self._calls(probe, arguments, images, destinations)
         request = RunRequest(
             init_args=arguments.init_args,
@@ -99,6 +101,8 @@ class CaseBuilder:
                 for (name, _), path in zip(destinations.items(), structure.paths, strict=True)
             ),
             structure=structure.words,
+            finals=finals,
+            state=state,
             gradients=gradients.names if gradients is not None else (),
             twice=probe.cotangent == "twice",
         )
@@ -138,6 +142,30 @@ class CaseBuilder:
         if point not in self._habits:
             self._habits[point] = habits(self.make(probe, arguments)(), arguments)
         return self._habits[point]
+
+    def _finals(
+        self, probe: Probe, arguments: Arguments
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The inputs, and the parameters and buffers, that the reference writes: what they hold after
+        the call is a part of the answer. State is nobody's part where it is not matched by name, nor
+        after a history, whose calls have written it too."""
+        if probe.cotangent != "none":
+            return (), ()
+        written = self.habits(probe, arguments).writes
+        inputs = {name for name, _ in arguments.tensors()}
+        state = tuple(name for name in written if name not in inputs)
+        asked = state if self.by_name and not probe.history else ()
+        return tuple(name for name in written if name in inputs), asked
+
+    def final_oracle(self, probe: Probe, arguments: Arguments, *, generic: bool) -> FinalOracle:
+        """Of what the reference leaves in the arguments and in its state."""
+        return FinalOracle(
+            self.make(probe, arguments),
+            arguments,
+            generic=generic,
+            names=self.habits(probe, arguments).writes,
+            seed=probe.seed,
+        )
 
     def _untied(self, probe: Probe, arguments: Arguments) -> frozenset[str]:
         """Arguments of whose elements no two may share memory: what writes them would write one twice,

@@ -153,7 +153,7 @@ class Arena:
         return tuple(names)
 
     def output(self, name: str, path: str, device: str, reused: int | None = None) -> OutputTensor:
-        """A tensor of the observed call as the output that the candidate wrote into it.
+        """A tensor of the observed call as what the candidate has left in it.
 
         Args:
             reused: as for `mutated`.
