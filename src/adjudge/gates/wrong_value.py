@@ -18,8 +18,8 @@ CONTRACT = Contract(
     kind=Kind.DERIVED,
     cost=1,
     scope="Every candidate, every output element, and every element of an input, parameter or buffer "
-    "that the reference writes (in-place arguments, running statistics), at the native point and at a small base point; "
-    "the author's distribution is declared, the others are extended.",
+    "that the reference writes (in-place arguments, running statistics), at the native point and at "
+    "a small base point; the author's distribution is declared, the others are extended.",
     precondition="The reference answers, and agrees with its own float64 evaluation within its own "
     "envelope.",
     postcondition="Every output element lies within the error that an honest implementation in the "
