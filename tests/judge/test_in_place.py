@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,8 +20,9 @@ from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.replay import replay
 from adjudge.judge.verify import Options, verify
 from adjudge.observation import Observation, OutputTensor, Status
+from adjudge.oracle.finals import FinalOracle
 from adjudge.probe import Probe, sizes_of
-from adjudge.program import OutsideDomain
+from adjudge.program import Arguments, OutsideDomain
 from adjudge.worker.client import Zygote
 from adjudge.worker.images import TensorImage
 
@@ -121,6 +124,28 @@ def test_state_is_asked_for_by_name_and_after_one_call() -> None:
     assert asked == [("mean",), (), ()]
 
 
+def test_a_running_mean_may_be_infinite_or_nan_and_no_number() -> None:
+    """A plain sum gives the one, Welford's recurrence, by which a GPU normalises, the other."""
+    norm = torch.nn.BatchNorm1d(3)
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    x[1, 0] = torch.inf
+    oracle = FinalOracle(
+        lambda: copy.deepcopy(norm), Arguments(args=(x,)), generic=False, names=["running_mean"]
+    )
+    mean = oracle.native[0].data
+    assert mean[0] == np.inf
+    outcomes = []
+    for got in (np.inf, np.nan, 3.0):
+        data = np.where(np.isinf(mean), np.float32(got), mean)
+        held = OutputTensor(
+            path="final running_mean", data=data, dtype="float32", strides=(1,), device="cpu"
+        )
+        seen = Observation(status=Status.ANSWERED, state=(held,))
+        found = oracle.compare(oracle.left_behind(seen), "fp32")
+        outcomes.append("class" if found.outcome == "class" else "ok")
+    assert outcomes == ["ok", "ok", "class"]
+
+
 def compared(body: str, left: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> str:
     """The outcome where args[0] holds `left` after the call."""
     build = builder(body)
@@ -211,7 +236,8 @@ LOST = {
 
 def test_running_statistics_are_compared(zygote: Zygote) -> None:
     reference = source("return self.bn(x) * y", init=NORM)
-    verdict = judged(zygote, reference, source(BY_HAND, "ModelNew", NORM), *GATES)
+    gates = ("wrong-value", "retains-state", "mutates-input")
+    verdict = judged(zygote, reference, source(BY_HAND, "ModelNew", NORM), *gates)
     assert verdict.standing is Standing.SOUND, [(f.gate, f.reason) for f in verdict.violations]
     for part, name in LOST.items():
         broken = source(BY_HAND.replace(part, ""), "ModelNew", NORM)

@@ -10,6 +10,10 @@ additions could have come in another order there: a NaN could have been that inf
 have been NaN, if its coefficient is a sum. The rest of the program is run on from there. What is not
 linear (a maximum, an exponential, a softmax) leaves no such choice, and its classes stay definite.
 
+The mean of a batch that is normalised may be kept by Welford's recurrence, as the GPU's own batch norm
+keeps it: m + (x - m) / k is NaN from the first term behind an infinite one. Its running mean is then NaN
+where that of a plain sum is infinite.
+
 Nor is it definite whether huge values overflow on the way: a factor below one may come before a sum or
 after it.
 """
@@ -36,6 +40,10 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 Run = Callable[[Lifted, Arguments, Change | None], list[Array]]
 Seen = Callable[[int, torch.Tensor], torch.Tensor]
 
+#: Operations that take a mean together with the deviations from it.
+_MOMENTS = frozenset(
+    "native_batch_norm _native_batch_norm_legit native_layer_norm native_group_norm var_mean".split()
+)
 #: What stands for an infinity, and how far one may be ahead of another: products of two and sums of many
 #: stay far from float64's largest number, and what is finite is below float64's rounding of them.
 _LARGE, _AHEAD = 2.0**120, 2.0**60
@@ -65,12 +73,20 @@ class _Watching(Lifted):  # type: ignore[no-untyped-call]
         super().__init__(native, rules.Silence())
         self._seen = seen
         self._number = 0
+        self._depth = 0
+        #: Numbers of the means among the moments of a batch.
+        self.means: set[int] = set()
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = func._schema.name.split("::")[1]
+        self._depth += name in _MOMENTS
         out = super()._run(func, args, kwargs)
+        self._depth -= name in _MOMENTS
         if not isinstance(out, torch.Tensor) or out.dtype != torch.float64 or _views(func):
             return out
         self._number += 1
+        if name == "mean" and self._depth:
+            self.means.add(self._number)
         return self._seen(self._number, out)
 
 
@@ -94,6 +110,7 @@ class Orders:
         self._native = native
         self._arguments = arguments
         self._steps: dict[int, _Step] = {}
+        self._means: set[int] = set()
 
     def of_infinities(self) -> list[list[Array]]:
         """The outputs with every such NaN an infinity, and with every such infinity NaN; nothing where
@@ -136,7 +153,10 @@ class Orders:
     def _evaluated(
         self, arguments: Arguments, seen: Seen, *, change: Change | None = None
     ) -> list[Array]:
-        return self._evaluate(_Watching(self._native, seen), arguments, change)
+        mode = _Watching(self._native, seen)
+        outputs = self._evaluate(mode, arguments, change)
+        self._means = mode.means
+        return outputs
 
     @staticmethod
     def _changed(arguments: Arguments, change: Change) -> Arguments:
@@ -203,11 +223,12 @@ class Orders:
         return torch.where(step.linear & value.isnan(), step.value.sign() * torch.inf, value)
 
     def _before(self, number: int, value: torch.Tensor) -> torch.Tensor:
-        """NaN, where the infinity may be multiplied into the terms."""
+        """NaN, where the infinity may be multiplied into the terms, or kept by Welford's recurrence."""
         step = self._steps.get(number)
         if step is None or step.value.shape != value.shape:
             return value
-        return torch.where(step.sums & value.isinf(), torch.nan, value)
+        free = step.linear if number in self._means else step.sums
+        return torch.where(free & value.isinf(), torch.nan, value)
 
 
 def _alike(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
