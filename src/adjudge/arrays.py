@@ -19,6 +19,7 @@ _EXTRA = {
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "float8_e5m2": ml_dtypes.float8_e5m2,
 }
+_UNLETTERED = frozenset(np.dtype(dtype) for dtype in _EXTRA.values())
 _CARRIER = {1: torch.uint8, 2: torch.int16}
 
 
@@ -76,6 +77,18 @@ def from_numpy(array: npt.NDArray[Any], name: str) -> torch.Tensor:
         raw = array.view(np.uint8 if size == 1 else np.int16)
         return torch.from_numpy(raw).view(torch_dtype(name))
     return torch.from_numpy(array)
+
+
+def strided(
+    storage: npt.NDArray[Any], shape: tuple[int, ...], strides: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """A writable view of a flat storage; strides in elements."""
+    dtype = storage.dtype
+    # numpy makes no such view of a dtype that it does not know by its letter (float8_e5m2): its bits.
+    bits = storage.view(f"u{dtype.itemsize}") if dtype in _UNLETTERED else storage
+    steps = tuple(step * dtype.itemsize for step in strides)
+    found = np.lib.stride_tricks.as_strided(bits, shape, steps, writeable=True)
+    return found.view(dtype)
 
 
 def map_leaves(value: Any, leaf: Callable[[str, Any], Any], path: str = "") -> Any:

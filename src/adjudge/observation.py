@@ -17,6 +17,9 @@ from adjudge.task import Launch
 
 #: What the path of a gradient begins with; the name of an input or parameter follows.
 GRADIENT = "grad "
+#: What the path of an input's, a parameter's or a buffer's content after the call begins with; its name
+#: follows.
+FINAL = "final "
 #: What the names of cotangents begin with, beside "args" and "kwargs".
 COTANGENTS = "cotangents"
 
@@ -64,8 +67,9 @@ class OutputTensor:
 
     @property
     def name(self) -> str:
-        """What a report calls it: "output[0]", or "grad args[0]" for a gradient."""
-        return self.path if self.path.startswith(GRADIENT) else f"output{self.path}"
+        """What a report calls it: "output[0]", "grad args[0]" for a gradient, "final args[0]" for what
+        an input holds after the call."""
+        return self.path if self.path.startswith((GRADIENT, FINAL)) else f"output{self.path}"
 
     @property
     def digest(self) -> str:
@@ -145,6 +149,12 @@ class Observation:
     mutated_inputs: tuple[str, ...] = ()
     #: Names of parameters and buffers whose bytes differ afterwards.
     mutated_parameters: tuple[str, ...] = ()
+    #: What the inputs that the reference writes hold after the observed call, read by the judge in its
+    #: own memory.
+    finals: tuple[OutputTensor, ...] = ()
+    #: What the parameters and buffers that the reference writes hold then, those that the candidate has;
+    #: none after a history, which has written them too.
+    state: tuple[OutputTensor, ...] = ()
     faults: tuple[AccessFault, ...] = ()
     races: tuple[Race, ...] = ()
     launches: tuple[Launch, ...] = ()
@@ -182,4 +192,9 @@ class Observation:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        return tuple(o.digest for o in self.outputs)
+        """Of the outputs, then of what the call has left in its inputs."""
+        return tuple(o.digest for o in (*self.outputs, *self.finals))
+
+    @property
+    def state_digests(self) -> tuple[str, ...]:
+        return tuple(o.digest for o in self.state)

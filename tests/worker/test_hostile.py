@@ -236,6 +236,10 @@ def test_a_well_formed_reply_is_read(tmp_path: Path) -> None:
         {"outputs": [{**ANSWER["outputs"][0], "start": 2**70}]},  # type: ignore[index]
         {"outputs": [{**ANSWER["outputs"][0], "start": 2**63 - 1}]},  # type: ignore[index]
         {"outputs": [{**ANSWER["outputs"][0], "shape": [-2]}]},  # type: ignore[index]
+        {"state": [{**ANSWER["outputs"][0], "path": "weight"}]},  # type: ignore[index]
+        {"state": [{**ANSWER["outputs"][0], "path": "mean", "dtype": "object"}]},  # type: ignore[index]
+        {"state": [{**ANSWER["outputs"][0], "path": "mean", "start": 4}]},  # type: ignore[index]
+        {"state": 2 * [{**ANSWER["outputs"][0], "path": "mean"}]},  # type: ignore[index]
         {"status": "hung"},
         {"seconds": "long"},
     ],
@@ -245,9 +249,24 @@ def test_a_hostile_reply_is_malformed(tmp_path: Path, change: dict[str, object])
     fd = os.open(tmp_path / "out", os.O_RDONLY)
     try:
         with pytest.raises(replies.Malformed):
-            replies.observation({**ANSWER, **change}, [fd])
+            replies.observation({**ANSWER, **change}, [fd], state=["mean"])
     finally:
         os.close(fd)
+
+
+def test_state_that_was_asked_for_is_read(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(np.array([1, 2, 3, 4], dtype=np.float32).tobytes())
+    fd = os.open(tmp_path / "out", os.O_RDONLY)
+    held = {**ANSWER["outputs"][0], "path": "mean", "start": 8}  # type: ignore[index]
+    found = replies.observation({**ANSWER, "state": [held]}, [fd], state=["mean", "absent"])
+    os.close(fd)
+    assert np.array_equal(found.outputs[0].data, [1, 2])
+    assert [(t.name, t.data.tolist()) for t in found.state] == [("final mean", [3, 4])]
+
+
+def test_state_that_raises_is_the_candidates_fault(zygote: Zygote) -> None:
+    body = "self.state_dict = lambda: 1 / 0\nreturn x"
+    assert run(zygote, body).status is Status.RAISED
 
 
 def test_outputs_in_a_pipe_are_malformed() -> None:

@@ -23,7 +23,6 @@ from adjudge.contracts.terms import (
 )
 from adjudge.inputs.sampler import Sampler
 from adjudge.judge.cases import CaseBuilder
-from adjudge.judge.scout import reference_habits
 from adjudge.oracle import Oracle
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
@@ -92,7 +91,7 @@ def _observed(program: Program) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         required = Oracle(make, arguments, generic=True).required
         called = make()
         names = tuple(inspect.signature(getattr(called, "forward", called)).parameters)
-        return required, reference_habits(builder, builder.build(probe))[0], names
+        return required, builder.habits(probe, arguments).writes, names
     except OutsideDomain:
         return "", (), ()
 

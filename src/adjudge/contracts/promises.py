@@ -149,7 +149,7 @@ def _postcondition(terms: Terms) -> Iterator[Promise]:
             name="postcondition.in_place",
             words=", ".join(after.in_place),
             judged="may be written, and returned; what they then hold is compared where the "
-            "reference returns it",
+            "reference writes it",
         )
     if after.destinations:
         yield Promise(

@@ -19,7 +19,9 @@ CONTRACT = Contract(
     cost=1,
     scope="Float inputs; every output element. Extended: a benchmark's own inputs are finite.",
     precondition="The float64 oracle and the native reference agree on the class of the element; "
-    "where they differ, or where 0 * inf decides, the element is left out and counted.",
+    "where they differ, or where 0 * inf decides, the element is left out and counted. Where an "
+    "infinite or huge factor may come before a sum or after it, as the scale of a quantised product "
+    "may, the class of either order is right.",
     postcondition="NaN, +inf, -inf and finite values stand exactly where the reference has them; a "
     "NaN reaches the outputs that depend on it and no others.",
     tolerance="None for classes of value; finite elements are held to the envelope.",

@@ -19,7 +19,8 @@ CONTRACT = Contract(
     scope="Transposed, sliced, row-padded, offset, misaligned, expanded and overlapping inputs, "
     "integer side inputs as views, channels-last images, and strides whose offsets pass 2**31. "
     "Extended: a benchmark passes contiguous tensors.",
-    precondition="The reference accepts the layout.",
+    precondition="The reference accepts the layout. An argument that the reference writes, or that is "
+    "declared in-place, is never expanded or overlapping: elements that share memory have no answer.",
     postcondition="The answer for the same values, or a clear refusal.",
     tolerance="The error envelope: the same values may be summed in another order.",
     oracle="The reference in float64 on the same values.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from adjudge.contract import Contract, Finding, Kind, Violation
 from adjudge.gates.protocol import Evidence, Scene
 from adjudge.gates.reading import baseline_unusable, passed, violated, weight
-from adjudge.observation import COTANGENTS, Observation
+from adjudge.observation import COTANGENTS, FINAL, Observation
 from adjudge.probe import Probe
 
 CONTRACT = Contract(
@@ -17,7 +17,7 @@ CONTRACT = Contract(
     cost=0,
     scope="Every input tensor, every parameter and buffer, on every run that any gate asks for.",
     precondition="The task does not declare the argument in-place, and the reference itself leaves "
-    "it alone.",
+    "it alone. What the reference writes is compared as an answer is, by the gates of values.",
     postcondition="Inputs, parameters and buffers hold the same bytes after the call as before.",
     tolerance="None: byte equality.",
     oracle="The bytes that the judge put there.",
@@ -59,7 +59,16 @@ def decide(evidence: Evidence) -> Finding:
     if unusable is not None:
         return unusable
     count = sum(o.answered for o in evidence.observations.values())
-    return passed(CONTRACT, f"unchanged over {count} runs", probes=count)
+    return passed(CONTRACT, f"unchanged over {count} runs", probes=count, notes=_unseen(evidence))
+
+
+def _unseen(evidence: Evidence) -> Iterable[str]:
+    """What the reference writes and no run of the candidate shows."""
+    runs = evidence.observations.values()
+    seen = {t.path.removeprefix(FINAL) for o in runs for t in (*o.finals, *o.state)}
+    unseen = [name for name in evidence.scene.discovery.reference_writes if name not in seen]
+    if unseen:
+        yield f"{', '.join(unseen[:5])}: written by the reference; the candidate has no such state"
 
 
 def _changed(observation: Observation, allowed: set[str], endings: set[str]) -> list[str]:

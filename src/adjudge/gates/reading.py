@@ -15,7 +15,7 @@ from math import prod
 from adjudge.contract import Contract, Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.inputs.levels import CANCELLING, DRIFTS, GAPS, LATTICES, SUBNORMAL, SUMS
-from adjudge.observation import Observation, Status
+from adjudge.observation import FINAL, Observation, Status
 from adjudge.probe import Probe
 
 #: Which gate a failure belongs to when these factors are what makes it fail; first match wins, so
@@ -282,7 +282,7 @@ def compared_violation(probe: Probe, observation: Observation, c: Comparison) ->
     return Violation(
         probe=probe,
         signature=c.outcome,
-        message=c.reason or _sentence(c),
+        message=_message(c),
         where=c.where,
         index=c.index,
         expected=c.expected,
@@ -294,6 +294,14 @@ def compared_violation(probe: Probe, observation: Observation, c: Comparison) ->
         beyond_worst_case=c.beyond_worst_case,
         digests=observation.digests,
     )
+
+
+def _message(c: Comparison) -> str:
+    words = c.reason or _sentence(c)
+    if not c.where.startswith(FINAL):
+        return words
+    name = c.where.removeprefix(FINAL)
+    return f"{name} does not hold what the reference leaves in it: {words}"
 
 
 def _no_answer(probe: Probe, observation: Observation) -> Violation:
@@ -406,14 +414,18 @@ def baseline_unusable(contract: Contract, evidence: Evidence, baseline: Probe) -
 
 
 def same_bits(one: Observation, other: Observation) -> bool:
-    return one.structure == other.structure and one.digests == other.digests
+    same = one.structure == other.structure and one.digests == other.digests
+    if one.state and other.state:
+        return same and one.state_digests == other.state_digests
+    return same
 
 
 def first_difference(one: Observation, other: Observation) -> tuple[str, tuple[int, ...], str, str]:
     """(output's name, index, value in `one`, value in `other`) at the first differing element."""
     import numpy as np
 
-    for a, b in zip(one.outputs, other.outputs, strict=False):
+    left_behind = [(*o.outputs, *o.finals, *o.state) for o in (one, other)]
+    for a, b in zip(*left_behind, strict=False):
         if a.data.shape != b.data.shape or a.dtype != b.dtype:
             return a.name, (), f"{a.dtype}{list(a.data.shape)}", f"{b.dtype}{list(b.data.shape)}"
         left = np.ascontiguousarray(a.data).reshape(-1)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adjudge import arrays
+
 #: Elements before the first one in "offset": a multiple of every vector width in use.
 _OFFSET = 64
 #: Extra columns in "padded".
@@ -142,7 +144,4 @@ def strided(
     storage: npt.NDArray[Any], shape: tuple[int, ...], plan: LayoutPlan
 ) -> npt.NDArray[Any]:
     """The tensor's elements as a writable view of a flat storage."""
-    step = storage.dtype.itemsize
-    return np.lib.stride_tricks.as_strided(
-        storage[plan.offset :], shape, tuple(s * step for s in plan.strides), writeable=True
-    )
+    return arrays.strided(storage[plan.offset :], shape, plan.strides)

@@ -84,7 +84,10 @@ SCALES: tuple[int, ...] = (24, -24)
 #: Float dtypes that replace the task's own.
 DTYPES: tuple[str, ...] = ("float32", "float16", "bfloat16")
 
-#: How tensors lie in memory. Every layout but "expanded" and "overlapping" keeps the values.
+#: Layouts in which elements share memory: they do not keep the values, and nothing may write to them.
+TIED: tuple[str, ...] = ("expanded", "overlapping")
+
+#: How tensors lie in memory. Every layout but the TIED ones keeps the values.
 LAYOUTS: tuple[str, ...] = (
     "contiguous",
     "transposed",

@@ -15,12 +15,14 @@ import torch
 from adjudge import arrays
 from adjudge.errors import UsageError
 from adjudge.inputs import batches, cotangents, layouts, values
-from adjudge.inputs.levels import STRUCTURED
+from adjudge.inputs.levels import STRUCTURED, TIED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
+from adjudge.judge.habits import Habits, habits
 from adjudge.judge.ranked import at_rank, strangeness
 from adjudge.oracle import Oracle
+from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.gradients import GradientOracle, pull
 from adjudge.probe import Probe
 from adjudge.program import Arguments, OutsideDomain, Program
@@ -69,6 +71,7 @@ class CaseBuilder:
         self.counterparts = counterparts
         #: By probe, why the reference gives it no meaning at its rank; "" where it does.
         self._unranked: dict[Probe, str] = {}
+        self._habits: dict[Probe, Habits] = {}
 
     def build(self, probe: Probe) -> Case:
         """The case of `probe`.
@@ -92,6 +95,7 @@ class CaseBuilder:
         gradients = self.gradients(probe, arguments) if probe.cotangent != "none" else None
         if gradients is not None:
             images = replace(images, cotangents=gradients.images(probe.cotangent))
+        finals, state = self._finals(probe, arguments)
         calls, first_weights = self._calls(probe, arguments, images, destinations)
         request = RunRequest(
             init_args=arguments.init_args,
@@ -111,6 +115,8 @@ class CaseBuilder:
                 for (name, _), path in zip(destinations.items(), structure.paths, strict=True)
             ),
             structure=structure.words,
+            finals=finals,
+            state=state,
             gradients=gradients.names if gradients is not None else (),
             counterparts=tuple(self.counterparts.items()) if gradients is not None else (),
             twice=probe.cotangent == "twice",
@@ -138,10 +144,53 @@ class CaseBuilder:
             arguments = self._rows(arguments, probe)
         if probe.rank:
             arguments = at_rank(self.program.task, arguments, probe.rank)
-        if probe.layout in ("expanded", "overlapping"):
+        if probe.layout in TIED:
             arguments = self._tied(arguments, probe)
             _keep_zeros(arguments, [draw(Sampler(0, name)) for name in ("constant", "declared")])
         return arguments
+
+    def habits(self, probe: Probe, arguments: Arguments) -> Habits:
+        """What the reference does to arguments of those sizes.
+
+        Raises:
+            OutsideDomain: it does not answer.
+        """
+        point = Probe(sizes=probe.sizes, dtype=probe.dtype, batch=probe.batch)
+        if point not in self._habits:
+            self._habits[point] = habits(self.make(probe, arguments)(), arguments)
+        return self._habits[point]
+
+    def _finals(
+        self, probe: Probe, arguments: Arguments
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The inputs, and the parameters and buffers, that the reference writes: what they hold after
+        the call is a part of the answer. State is nobody's part where it is not matched by name, nor
+        after a history, whose calls have written it too."""
+        if probe.cotangent != "none":
+            return (), ()
+        written = self.habits(probe, arguments).writes
+        inputs = {name for name, _ in arguments.tensors()}
+        state = tuple(name for name in written if name not in inputs)
+        asked = state if self.by_name and not probe.history else ()
+        return tuple(name for name in written if name in inputs), asked
+
+    def final_oracle(self, probe: Probe, arguments: Arguments, *, generic: bool) -> FinalOracle:
+        """Of what the reference leaves in the arguments and in its state."""
+        return FinalOracle(
+            self.make(probe, arguments),
+            arguments,
+            generic=generic,
+            names=self.habits(probe, arguments).writes,
+            seed=probe.seed,
+        )
+
+    def _untied(self, probe: Probe, arguments: Arguments) -> frozenset[str]:
+        """Arguments of whose elements no two may share memory: what writes them would write one twice,
+        and torch itself defines no answer to that."""
+        if probe.layout not in TIED:
+            return frozenset()
+        written = self.habits(probe, arguments).writes
+        return frozenset((*self.program.task.declared.in_place, *written))
 
     def _rows(self, arguments: Arguments, probe: Probe) -> Arguments:
         """The arguments of a part of the batch.
@@ -345,12 +394,13 @@ class CaseBuilder:
         return images, _Structure(oracle.structure, tuple(leaf.path for leaf in leaves))
 
     def _images(self, arguments: Arguments, probe: Probe) -> _Images:
-        counter = _Counter()
+        counter, untied = _Counter(), self._untied(probe, arguments)
 
         def image(path: str, value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
-            plan = _plan(value, probe, counter.next())
+            leaf = counter.next()
+            plan = None if path in untied else _plan(value, probe, leaf)
             counter.applied += plan is not None and probe.layout != "contiguous"
             return _image(value, plan)
 
@@ -361,12 +411,13 @@ class CaseBuilder:
         return _Images(args, kwargs)
 
     def _tied(self, arguments: Arguments, probe: Probe) -> Arguments:
-        counter = _Counter()
+        counter, untied = _Counter(), self._untied(probe, arguments)
 
         def tie(path: str, value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
-            plan = _plan(value, probe, counter.next())
+            leaf = counter.next()
+            plan = None if path in untied else _plan(value, probe, leaf)
             if plan is None:
                 return value
             tied = layouts.tie(arrays.to_numpy(value), plan)
@@ -438,7 +489,7 @@ def is_generic(probe: Probe) -> bool:
     return (
         probe.distribution not in STRUCTURED
         and (probe.special == "none" or is_scaled(probe))
-        and probe.layout not in ("expanded", "overlapping")
+        and probe.layout not in TIED
     )
 
 

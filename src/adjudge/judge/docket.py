@@ -29,10 +29,12 @@ from adjudge.inputs.cotangents import SAME_VALUES
 from adjudge.inputs.levels import SUMS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
+from adjudge.judge.habits import state_of
 from adjudge.judge.runner import Runner
 from adjudge.judge.specialisations import Few
 from adjudge.observation import Demand, Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
+from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.scaling import degree
 from adjudge.oracle.storage import held_in
 from adjudge.probe import Probe
@@ -124,6 +126,7 @@ class Docket:
         self._confirmed: set[tuple[Probe, tuple[str, ...], str]] = set()
         self._oracles: OrderedDict[Probe, Oracle] = OrderedDict()
         self._kept = KEPT_ORACLES
+        self._final_oracles: OrderedDict[Probe, FinalOracle] = OrderedDict()
         #: The regime that the task requires; "" derives it from the reference.
         self.required = required or self.oracle(scene.ordinary).required
         #: The regime that the candidate is held to: the required one, or LOOSEST once it has been
@@ -439,7 +442,9 @@ class Docket:
 
     def _key(self, probe: Probe) -> tuple[Probe, tuple[str, ...], str]:
         """Probes with the same values and the same output bytes are compared once."""
-        return value_point(probe), self._observations[probe].digests, self.regime
+        observation = self._observations[probe]
+        digests = (*observation.digests, *observation.state_digests)
+        return value_point(probe), digests, self.regime
 
     def _compared(
         self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
@@ -461,6 +466,13 @@ class Docket:
             if outsized:
                 accepted = _normal(accepted, oracle)
             found = oracle.compare(accepted, regime, confirm=confirm, lenient=lenient)
+            if not found.broken and (observation.finals or observation.state):
+                # What the call has left behind is as much its answer as what it returns.
+                oracle = self.final_oracle(probe)
+                accepted = oracle.left_behind(observation)
+                accepted = _normal(accepted, oracle) if outsized else accepted
+                left = oracle.compare(accepted, regime, confirm=confirm, lenient=lenient)
+                found = found if left.ok else left
             if outsized and found.outcome == "value" and oracle.compare(accepted, LOOSEST).ok:
                 return Comparison(
                     outcome="undecided",
@@ -503,6 +515,22 @@ class Docket:
     def keep(self, oracles: int) -> None:
         """Keeps that many oracles alive, for probes whose values do not follow each other."""
         self._kept = max(oracles, KEPT_ORACLES)
+
+    def final_oracle(self, probe: Probe) -> FinalOracle:
+        """Of what the reference leaves in the inputs and the state of a probe.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        point = value_point(probe)
+        if point not in self._final_oracles:
+            generic = is_generic(point) and not self._outsized(point)
+            arguments = self.builder.arguments(point)
+            oracle = self.builder.final_oracle(point, arguments, generic=generic)
+            self._final_oracles[point] = oracle
+            if len(self._final_oracles) > KEPT_ORACLES:
+                self._final_oracles.popitem(last=False)
+        return self._final_oracles[point]
 
     def _outsized(self, probe: Probe) -> bool:
         """Whether some size is far beyond those of other probes: neither the base point nor the task has
@@ -637,8 +665,13 @@ class Docket:
             if name in ("other", "in-place"):
                 earlier = self.builder.arguments(replace(probe, seed=probe.seed + 1))
             answer(reference, earlier.copied())
-        result = answer(reference, arguments.copied())
+        given = arguments.copied()
+        result = answer(reference, given)
         found = arrays.tensors_in(result)
+        written = self.builder.habits(probe, arguments).writes
+        found += [(name, t) for name, t in given.tensors() if name in written]
+        if not probe.history:
+            found += [(name, t) for name, t in state_of(reference) if name in written]
         if probe.cotangent != "none":
             found = self.builder.pulled(probe, reference, arguments)
         return tuple(

@@ -77,7 +77,10 @@ def replay(
             gate=str(recipe["gate"]),
             probe=probe,
             same_inputs=docket.input_digests.get(probe, "")[:16] == recipe["inputs"],
-            same_outputs=seen == list(recipe["outputs"]) if recipe["outputs"] else None,
+            # Recipes written before 2026-12-03 name the outputs alone, which come first.
+            same_outputs=seen[: len(recipe["outputs"])] == list(recipe["outputs"])
+            if recipe["outputs"]
+            else None,
             finding=finding,
         )
 

@@ -97,7 +97,7 @@ def scout(
             base, case, observation = native, at_native, there
             runs.append((at_native, there))
     launches = observation.launches
-    writes, aliases = reference_habits(builder, case)
+    habits = builder.habits(case.probe, case.arguments)
     gradients = _gradients(builder, replace(case.probe, cotangent="random"), runner, observation)
     if gradients is not None:
         runs.append(gradients)
@@ -111,8 +111,8 @@ def scout(
         elements=_elements(case, observation),
         seconds=observation.seconds,
         weights=weights.how,
-        reference_writes=writes,
-        reference_aliases=aliases,
+        reference_writes=habits.writes,
+        reference_aliases=habits.aliases,
         differentiable=gradients[0].request.gradients if gradients is not None else (),
         unasked=builder.unasked(gradients[0]) if gradients is not None else (),
         gradients=gradients is not None
@@ -314,21 +314,3 @@ def _blocks(launches: tuple[Launch, ...]) -> tuple[int, ...]:
 def _elements(case: Case, observation: Observation) -> int:
     outputs = sum(prod(output.data.shape) for output in observation.outputs)
     return sum(tensor.numel() for _, tensor in case.arguments.tensors()) + outputs
-
-
-def reference_habits(builder: CaseBuilder, case: Case) -> tuple[tuple[str, ...], bool]:
-    """Names that the reference itself writes, and whether an output of it aliases an input."""
-    arguments = case.arguments.copied()
-    reference = builder.make(case.probe, arguments)()
-    named = arguments.tensors()
-    if isinstance(reference, torch.nn.Module):
-        named += list(reference.state_dict(keep_vars=True).items())
-    before = {name: tensor.detach().clone() for name, tensor in named}
-    result = answer(reference, arguments)
-    writes = tuple(
-        name for name, tensor in named if arrays.to_numpy(tensor).tobytes()
-        != arrays.to_numpy(before[name]).tobytes()
-    )  # fmt: skip
-    storages = {t.untyped_storage().data_ptr() for _, t in named if t.numel()}
-    outputs = [t for _, t in arrays.tensors_in(result) if t.numel()]
-    return writes, any(t.untyped_storage().data_ptr() in storages for t in outputs)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from adjudge.gates.protocol import Comparison
 from adjudge.observation import Observation, OutputTensor
+from adjudge.oracle.orders import admitted
 from adjudge.oracle.regimes import Regime
 from adjudge.oracle.rules import BLUR
 from adjudge.oracle.statistics import RMS_MULTIPLE, element_multiple, mean_square_multiple
@@ -162,6 +163,8 @@ class Judgement:
             definite = definite & ~(self._oracle.independent[index] & ~np.isfinite(native))
         self._excluded += int((~definite).sum())
         wrong, reason = definite & (theirs != truth), ""
+        if wrong.any():
+            wrong = wrong & ~admitted(self._oracle.orders, index, theirs)
         if not wrong.any() and self._oracle.signs_zero:
             zero = (native == 0) & (exact == 0) & (got == 0)
             signed = np.signbit(native) == np.signbit(exact)

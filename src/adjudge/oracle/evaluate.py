@@ -19,6 +19,7 @@ from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import exactly, rules, storage
 from adjudge.oracle.lifted import Annihilating, Lifted, Textbook, lifting
+from adjudge.oracle.orders import Change, Orders
 from adjudge.oracle.regimes import (
     BF16,
     FP16,
@@ -384,6 +385,19 @@ class Oracle:
         ]
 
     @cached_property
+    def orders(self) -> list[list[Array]]:
+        """The classes of every output under other orders of products and sums (see `orders`), where
+        infinities or huge values are among the inputs."""
+
+        def run(mode: Lifted, given: Arguments, change: Change | None) -> list[Array]:
+            return [leaf.data for leaf in self._lifted_run(mode, given, change)]
+
+        found = Orders(run, self.dtype, self._wide_arguments)
+        outputs = found.of_infinities() if _has_nonfinite(self._arguments) else []
+        outputs += found.of_huge() if _with_huge(self._arguments) is not None else []
+        return [list(map(comparing.classes, one)) for one in outputs]
+
+    @cached_property
     def textbook(self) -> list[Leaf] | None:
         """The native answer with norms in their textbook form, where inputs are huge: what then
         overflows may overflow in an honest kernel too. None where no input is, or it does not answer."""
@@ -420,11 +434,19 @@ class Oracle:
             )
         ]
 
-    def _lifted_run(self, mode: Lifted, arguments: Arguments | None = None) -> list[Leaf]:
+    def _lifted_run(
+        self,
+        mode: Lifted,
+        arguments: Arguments | None = None,
+        change: Change | None = None,
+    ) -> list[Leaf]:
         reference = self._wide_reference
         if isinstance(reference, torch.nn.Module):
             # Every run starts from the same state; copying it is cheaper than drawing it.
             reference = copy.deepcopy(reference)
+            if change is not None:
+                for tensor in reference.state_dict().values():
+                    tensor.copy_(change(tensor))
         wide = self._wide_arguments if arguments is None else _double(arguments)
         with lifting(mode, widening=self._holds_tensors):
             return self._evaluated(reference, wide.copied())[1]

@@ -229,10 +229,11 @@ class _Session:
         if run.log is not None and run.log.unsupported:
             words = list(dict.fromkeys(run.log.unsupported))
             return {"status": "unsupported", "notes": words, **self._facts(run, run.log)}, -1
-        outputs, fd = run.exported()
+        outputs, state, fd = run.exported()
         reply = {
             "status": "answered",
             "outputs": outputs,
+            "state": state,
             "structure": run.structure,
             "mutated_parameters": run.mutated_parameters(),
             "call_digests": run.digests,
@@ -330,6 +331,8 @@ class _Run:
         self._result: Any = None
         self._inputs: list[tuple[str, torch.Tensor]] = []
         self._state: dict[str, bytes] = {}
+        #: Parameters and buffers by name after the observed call: some are replaced in it, not written.
+        self._after: dict[str, torch.Tensor] = {}
         self._earlier: list[tuple[torch.Tensor, bytes]] = []
         self._pulled: gradients.Pulled | None = None
         self.log: Log | None = None
@@ -405,6 +408,7 @@ class _Run:
         self.peak_bytes = tally.peak_bytes - held
         if last:
             self._session.runner.give_back(self._shared)
+            self._after = dict(self._named_state())
         self.structure, leaves = self._observed(result)
         for _, leaf in leaves:
             if isinstance(leaf, torch.Tensor) and type(leaf) not in (
@@ -456,7 +460,7 @@ class _Run:
     def mutated_parameters(self) -> list[str]:
         return [
             name
-            for name, tensor in self._named_state()
+            for name, tensor in self._after.items()
             if name in self._state and arrays.to_numpy(tensor).tobytes() != self._state[name]
         ]
 
@@ -469,30 +473,34 @@ class _Run:
             self.structure, self._result = _flattened(result)
         except _Unreadable as error:
             return {"status": "unreadable", "notes": [str(error)]}, -1
-        outputs, fd = self.exported()
+        outputs, _, fd = self.exported()
         tampering = self._session.tampering()
         reply = {"outputs": outputs, "structure": self.structure, "tampering": tampering}
         return {"status": "answered", **reply}, fd
 
-    def exported(self) -> tuple[list[dict[str, Any]], int]:
-        """The outputs' descriptions, and a descriptor of memory that holds their bytes."""
+    def exported(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+        """The descriptions of the outputs and of the state asked for, and a descriptor of memory that
+        holds their bytes."""
         rows, parts, position = [], [], 0
-        for path, leaf in self._result:
+        asked = self._header.get("state", ())
+        state = [(name, self._after[name]) for name in asked if name in self._after]
+        for path, leaf in (*self._result, *state):
             scalar = not isinstance(leaf, torch.Tensor)
             tensor = torch.tensor(leaf) if scalar else leaf
             values = np.ascontiguousarray(arrays.to_numpy(tensor))
             rows.append(self._described(path, tensor, position, values.nbytes, scalar))
             parts.append(values)
             position += values.nbytes
+        count = len(self._result)
         if not position:
-            return rows, -1
+            return rows[:count], rows[count:], -1
         fd = os.memfd_create("adjudge-outputs", os.MFD_CLOEXEC)
         for values in parts:
             # As bytes: numpy has no buffer format for bfloat16 and float8.
             view = memoryview(values.reshape(-1).view(np.uint8)) if values.nbytes else b""  # type: ignore[arg-type]
             while view:
                 view = view[os.write(fd, view) :]
-        return rows, fd
+        return rows[:count], rows[count:], fd
 
     def _described(
         self, path: str, tensor: torch.Tensor, start: int, nbytes: int, scalar: bool

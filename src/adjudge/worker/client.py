@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from adjudge.closing import Closing
 from adjudge.errors import HarnessError, UsageError
-from adjudge.observation import Observation, Raised, Status
+from adjudge.observation import FINAL, Observation, OutputTensor, Raised, Status
 from adjudge.task import Candidate
 from adjudge.worker import protocol, replies
 from adjudge.worker.images import Arena, TensorImage
@@ -77,6 +77,10 @@ class RunRequest:
     destinations: tuple[tuple[str, str], ...] = ()
     #: How those outputs are nested, in words.
     structure: str = ""
+    #: Inputs of the observed call, by path, and parameters and buffers, by name, whose content after it
+    #: is observed.
+    finals: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
     #: Inputs and parameters whose gradients are observed in place of the outputs, by name.
     gradients: tuple[str, ...] = ()
     #: (name, the candidate's own name) of parameters that it names otherwise.
@@ -429,7 +433,7 @@ class Worker:
                 return outcome
             reply, fds = outcome
             try:
-                observation = replies.observation(reply, fds)
+                observation = replies.observation(reply, fds, state=request.state)
             except replies.Malformed as error:
                 self.close()
                 return Observation(status=Status.MALFORMED, ending=str(error))
@@ -444,10 +448,18 @@ class Worker:
                 mutated_inputs=arena.mutated(request.calls[-1].in_place_of),
                 faults=observation.faults + arena.guard_faults(),
                 stdout=self._output(),
+                finals=self._finals(request, arena) if observation.answered else (),
                 **self._destinations(request, arena, observation),
             )
         finally:
             arena.close()
+
+    def _finals(self, request: RunRequest, arena: Arena) -> tuple[OutputTensor, ...]:
+        reused = request.calls[-1].in_place_of
+        return tuple(
+            arena.output(name, f"{FINAL}{name}", self._zygote.device, reused)
+            for name in request.finals
+        )
 
     def _destinations(
         self, request: RunRequest, arena: Arena, observation: Observation
@@ -492,6 +504,7 @@ class Worker:
             "dtype": request.dtype,
             "training": request.training,
             "returns": not request.destinations,
+            "state": list(request.state),
             "gradients": list(request.gradients),
             "counterparts": dict(request.counterparts),
             "twice": request.twice,

@@ -132,9 +132,7 @@ class Arena:
         image = placed.image
         dtype = arrays.numpy_dtype(image.dtype)
         storage = self._bytes[placed.start : placed.start + placed.nbytes].view(dtype)
-        return np.lib.stride_tricks.as_strided(
-            storage[image.offset :], image.shape, tuple(s * dtype.itemsize for s in image.strides)
-        )
+        return arrays.strided(storage[image.offset :], image.shape, image.strides)
 
     def mutated(self, reused: int | None = None) -> tuple[str, ...]:
         """Names of the observed call's tensors whose bytes are no longer what that call was given.
@@ -155,7 +153,7 @@ class Arena:
         return tuple(names)
 
     def output(self, name: str, path: str, device: str, reused: int | None = None) -> OutputTensor:
-        """A tensor of the observed call as the output that the candidate wrote into it.
+        """A tensor of the observed call as what the candidate has left in it.
 
         Args:
             reused: as for `mutated`.

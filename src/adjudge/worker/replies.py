@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -13,7 +14,15 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adjudge import arrays
-from adjudge.observation import AccessFault, Observation, OutputTensor, Race, Raised, Status
+from adjudge.observation import (
+    FINAL,
+    AccessFault,
+    Observation,
+    OutputTensor,
+    Race,
+    Raised,
+    Status,
+)
 from adjudge.static import nvcc
 from adjudge.task import Launch
 from adjudge.worker.complaints import UNBUILT
@@ -74,6 +83,7 @@ class _Reply(_Strict):
     outputs: list[_Output] = Field(default_factory=list, max_length=10_000)
     raised: _Raised | None = None
     mutated_parameters: list[str] = Field(default_factory=list, max_length=100_000)
+    state: list[_Output] = Field(default_factory=list, max_length=10_000)
     faults: list[dict[str, Any]] = Field(default_factory=list, max_length=1000)
     races: list[dict[str, Any]] = Field(default_factory=list, max_length=1000)
     launches: list[dict[str, Any]] = Field(default_factory=list, max_length=10_000)
@@ -92,8 +102,13 @@ class _Reply(_Strict):
     unsupported: bool = False
 
 
-def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
+def observation(
+    reply: dict[str, Any], fds: list[int], *, state: Collection[str] = ()
+) -> Observation:
     """The observation in a run's reply.
+
+    Args:
+        state: names of the parameters and buffers whose content was asked for.
 
     Raises:
         Malformed: a field is missing, of another type, or out of bounds.
@@ -107,9 +122,15 @@ def observation(reply: dict[str, Any], fds: list[int]) -> Observation:
             raise Malformed(f"a worker cannot report status {status.value}")
         if len(_LEAF.findall(found.structure)) != len(found.outputs):
             raise Malformed("outputs that do not fit their structure")
+        named = [row.path for row in found.state]
+        if len(set(named)) != len(named) or not set(named) <= set(state):
+            raise Malformed("state that was not asked for")
+        tensors = _outputs([*found.outputs, *found.state], fds)
+        held = tensors[len(found.outputs) :]
         return Observation(
             status=status,
-            outputs=_outputs(found.outputs, fds),
+            outputs=tensors[: len(found.outputs)],
+            state=tuple(replace(t, path=f"{FINAL}{t.path}") for t in held),
             structure=found.structure,
             raised=_built(Raised(**found.raised.model_dump())) if found.raised else None,
             ending="; ".join(found.notes) if status is Status.UNREADABLE else "",
