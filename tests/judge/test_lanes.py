@@ -84,3 +84,9 @@ def test_the_judges_of_a_pool_have_workers_of_their_own() -> None:
         (source, source != "f = missing") for source in sources
     }
     assert os.getpid() not in {pid for _, pid, _ in found}
+
+
+def test_what_is_done_beside_a_part_counts_in_its_lane() -> None:
+    probes = [replace(BASE, seed=s) for s in range(24)]
+    parts = lanes.partition(probes, 3, beside=1e3)
+    assert [len(part) for part in parts] == [12, 0, 12]

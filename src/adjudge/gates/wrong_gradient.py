@@ -20,6 +20,7 @@ from adjudge.gates.reading import (
     violated,
     weight,
 )
+from adjudge.gates.schedule_dependent import chosen
 from adjudge.inputs import levels
 from adjudge.observation import COTANGENTS, Observation, Status
 from adjudge.probe import Probe
@@ -44,7 +45,7 @@ CONTRACT = Contract(
     oracle="Autograd of the reference in float64.",
     measurement="Random, one-hot, zero, expanded (stride 0), sliced and transposed cotangents, and "
     "two passes through one graph; each at the base point, and random ones under other layouts, "
-    "sizes, fills and after other calls.",
+    "sizes, fills and autotune configurations, and after other calls.",
     signature="An element of a gradient beyond its bound, or a gradient that is missing.",
 )
 
@@ -70,6 +71,7 @@ def plan(scene: Scene) -> Iterable[Probe]:
     probes += [replace(first, layout=layout) for layout in ("sliced", "transposed")]
     if scene.task.parameters:
         probes.append(replace(first, weights="redrawn"))
+    probes += [replace(first, config=number) for number in chosen(scene)]
     crossed = [p for p in scene.crossed if p.special == "none" and p.sizes != ordinary.sizes]
     for number, probe in enumerate(crossed[:MOST_CROSSED]):
         plain = replace(probe, history=(), fill="zero", distribution="declared")

@@ -291,6 +291,12 @@ class Docket:
         for name, seconds in found.timings.items():
             self.timings[name] = max(seconds, self.timings.get(name, 0.0))
 
+    def drop(self, probes: Iterable[Probe]) -> None:
+        """Forgets these runs."""
+        for probe in probes:
+            self._observations.pop(probe, None)
+            self.input_digests.pop(probe, None)
+
     def within(self, runner: Runner, processes: int) -> None:
         """In a fork: runs are made by this runner, and fresh processes numbered from `processes` on."""
         self.runner = runner

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import pickle
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from adjudge.judge.docket import FIRST_FRESH, Docket, Shared, value_point
 from adjudge.probe import Probe
@@ -25,37 +25,60 @@ LEAST = 8
 #: Costs in the order of milliseconds: of a run, of the oracle at one point, and of compiling for sizes,
 #: dtype and layout that the lane has not met.
 _RUN, _ORACLE, _COMPILE = 3.0, 12.0, 60.0
+#: The same of points past 2**16 rows: kernels are compiled, and a large answer is compared.
+_BESIDE = 300.0
+
+T = TypeVar("T")
 
 
-def run(docket: Docket, probes: Sequence[Probe], lanes: int) -> None:
+def run(
+    docket: Docket,
+    probes: Sequence[Probe],
+    lanes: int,
+    beside: Callable[[Docket], T] | None = None,
+) -> T | None:
     """Makes the runs of `probes` that were not made yet, in this process and in `lanes` - 1 forks.
 
     What a fork that fails has not answered for is run here.
+
+    Args:
+        beside: what one of the forks does before its part; the runs that it makes are adopted.
+
+    Returns:
+        What `beside` has returned; None where no fork has done it.
     """
     missing = [p for p in dict.fromkeys(probes) if p not in docket.observations]
     wanted = docket.affordable(missing)
-    parts = partition(wanted, min(lanes, len(wanted) // LEAST + 1))
-    begun = [_Fork(docket, part, number) for number, part in enumerate(parts[1:], 1)]
+    count = min(lanes, len(wanted) // LEAST + 1)
+    parts = partition(wanted, count, _BESIDE if beside is not None else 0.0)
+    begun = [
+        _Fork(docket, part, number, beside if number == 1 else None)
+        for number, part in enumerate(parts[1:], 1)
+    ]
     try:
         docket.run(parts[0])
     finally:
         answers = [fork.answer() for fork in begun]
-    for found in answers:
-        if found is not None:
-            docket.adopt(found)
+    for answer in answers:
+        if answer.found is not None:
+            docket.adopt(answer.found)
     docket.run([p for p in wanted if p not in docket.skipped])
+    return answers[0].beside if answers else None
 
 
-def partition(probes: Sequence[Probe], lanes: int) -> list[list[Probe]]:
+def partition(probes: Sequence[Probe], lanes: int, beside: float = 0.0) -> list[list[Probe]]:
     """The probes in lanes of about equal cost, each in the order of the plan.
 
     Those with the same values stay together: they share an oracle, and repetitions must share a process.
     The first lane has those that ask for other processes: the workers begun for them are there.
+
+    Args:
+        beside: what the second lane costs before its first probe.
     """
     groups: dict[Probe, list[Probe]] = {}
     for probe in probes:
         groups.setdefault(value_point(probe), []).append(probe)
-    costs = [0.0] * lanes
+    costs = [beside if lane == 1 else 0.0 for lane in range(lanes)]
     met: list[set[tuple[object, ...]]] = [set() for _ in range(lanes)]
     lane_of: dict[Probe, int] = {}
 
@@ -72,7 +95,8 @@ def partition(probes: Sequence[Probe], lanes: int) -> list[list[Probe]]:
     parts: list[list[Probe]] = [[] for _ in range(lanes)]
     for probe in probes:
         parts[lane_of[value_point(probe)]].append(probe)
-    return [parts[0], *filter(None, parts[1:])]
+    # What is done beside a part is done where that is empty, too.
+    return [parts[0], *(p for n, p in enumerate(parts[1:]) if p or (beside and n == 0))]
 
 
 def _compiled_for(probe: Probe) -> tuple[object, ...]:
@@ -87,39 +111,54 @@ class _Answer:
     found: Shared | None
     #: What went wrong, in words.
     fault: str = ""
+    beside: Any = None
 
 
 class _Fork:
     """One part of the plan in a process of its own."""
 
-    def __init__(self, docket: Docket, probes: list[Probe], number: int) -> None:
+    def __init__(
+        self,
+        docket: Docket,
+        probes: list[Probe],
+        number: int,
+        beside: Callable[[Docket], Any] | None,
+    ) -> None:
         lane = docket.runner.lane()
         self._answers, answers = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            _work(docket, probes, lane, answers, number)
+            _work(docket, probes, lane, answers, number, beside)
         os.close(answers)
         lane.let_go()
 
-    def answer(self) -> Shared | None:
-        """What it has found; None if it failed."""
+    def answer(self) -> _Answer:
+        """What it has found; nothing if it failed."""
         with os.fdopen(self._answers, "rb") as stream:
             raw = stream.read()
         os.waitpid(self._pid, 0)
         # Written by a fork of this very process: nothing of the candidate's is in it but bytes.
         answer: _Answer = pickle.loads(raw) if raw else _Answer(None)
-        return answer.found
+        return answer
 
 
-def _work(docket: Docket, probes: list[Probe], lane: Lane, answers: int, number: int) -> NoReturn:
+def _work(
+    docket: Docket,
+    probes: list[Probe],
+    lane: Lane,
+    answers: int,
+    number: int,
+    beside: Callable[[Docket], Any] | None,
+) -> NoReturn:
     try:
         die_with_parent()
         try:
             docket.within(docket.runner.within(lane), FIRST_FRESH * (number + 1))
             known = frozenset(docket.observations)
             with docket.runner:
+                said = beside(docket) if beside is not None else None
                 docket.run(probes)
-            answer = _Answer(docket.shared(beyond=known))
+            answer = _Answer(docket.shared(beyond=known), beside=said)
         except Exception:
             answer = _Answer(None, traceback.format_exc())
         with os.fdopen(answers, "wb") as stream:

@@ -290,19 +290,21 @@ class _Trial:
                 found = fast.first_violation(docket, self.gates, _confirmed, self._accepted)
             if found:
                 return self._assemble(docket, self._alone(found), doubts)
+        sized = None
         with self._timed("probes"):
             planned = self._plan(docket)
             if self.options.lanes > 1:
-                lanes.run(docket, planned, self.options.lanes)
+                sized = lanes.run(docket, planned, self.options.lanes, self._at_scale)
             else:
                 docket.run(planned, self.options.progress, "probing")
         self.runner.zygote.prepare()
-        sized = self._at_scale(docket)
+        # A run past 2**16 rows takes long enough to be made beside the others.
+        notes = scale.upheld(docket, sized or self._at_scale(docket))
         with self._timed("attribution"):
             docket.close_reductions()
         findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
         findings = tuple(
-            replace(f, notes=(*f.notes, *sized))
+            replace(f, notes=(*f.notes, *notes))
             if f.gate == BY_SIZE and f.outcome is Outcome.PASS
             else f
             for f in findings
@@ -330,12 +332,14 @@ class _Trial:
         by_gate = {f.gate: replace(f, runner=self.options.runner) for f in found}
         return tuple(by_gate.get(g.CONTRACT.identifier) or fast.left_out(g) for g in self.gates)
 
-    def _at_scale(self, docket: Docket) -> tuple[str, ...]:
-        """Runs past 2**16 rows, where the gate of sizes is asked: what was run, in words."""
+    def _at_scale(self, docket: Docket) -> scale.Asked:
+        """Runs past 2**16 rows, where the gate of sizes is asked."""
         if all(g.CONTRACT.identifier != BY_SIZE for g in self.gates) or not self.options.large:
-            return ()
-        with self._timed("scale"):
-            return scale.ask(docket, instances=self.options.large)
+            return scale.Asked()
+        start = time.perf_counter()
+        asked = scale.ask(docket, instances=self.options.large)
+        docket.timings["scale"] = time.perf_counter() - start
+        return asked
 
     def _examine(self) -> tuple[str, ...]:
         warnings = self.program.task.warnings

@@ -127,6 +127,7 @@ class _Session:
             path.write_text(text)
         Path(self._path).write_text(header["source"])
         self._kind = header["kind"]
+        self.runner.expect(header["source"])
         self._before = integrity.snapshot()
         sys.path.insert(0, str(self._folder))
         try:
