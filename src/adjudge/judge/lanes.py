@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,9 +56,11 @@ def run(
         _Fork(docket, part, number, beside if number == 1 else None)
         for number, part in enumerate(parts[1:], 1)
     ]
+    start = time.perf_counter()
     try:
         docket.run(parts[0])
     finally:
+        docket.timings["probes, here"] = time.perf_counter() - start
         answers = [fork.answer() for fork in begun]
     for answer in answers:
         if answer.found is not None:
@@ -158,6 +161,8 @@ def _work(
             with docket.runner:
                 said = beside(docket) if beside is not None else None
                 docket.run(probes)
+            docket.timings["forks: runs"] = docket.runner.seconds
+            docket.timings["forks: workers"] = docket.runner.waited
             answer = _Answer(docket.shared(beyond=known), beside=said)
         except Exception:
             answer = _Answer(None, traceback.format_exc())

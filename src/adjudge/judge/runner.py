@@ -39,6 +39,8 @@ class Runner(Closing):
         self.timeout = timeout
         self.runs = 0
         self.seconds = 0.0
+        #: Seconds until workers had opened their contexts and loaded the candidate.
+        self.waited = 0.0
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
 
@@ -63,9 +65,11 @@ class Runner(Closing):
         if worker is None or not worker.alive:
             if worker is not None:
                 worker.close()
+            start = time.perf_counter()
             worker = self._brood.worker()
             self._workers[process] = worker
             self._replies[process] = worker.load(self.candidate)
+            self.waited += time.perf_counter() - start
         return worker, self._replies[process]
 
     def run(self, case: Case, *, timeout: float | None = None) -> Observation:

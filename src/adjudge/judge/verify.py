@@ -490,8 +490,11 @@ class _Trial:
             probes=len(docket.observations),
             shared=self.shared,
             seconds=time.perf_counter() - self.start,
-            timings=tuple(sorted({**self.timings, **docket.timings}.items())),
+            timings=tuple(sorted({**self.timings, **docket.timings, **self._waits()}.items())),
         )
+
+    def _waits(self) -> dict[str, float]:
+        return {"runs": self.runner.seconds, "workers": self.runner.waited}
 
     def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
         """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether

