@@ -22,5 +22,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "fla_backward.py"
 def test_the_miscompiled_backward_pass_is_convicted_and_the_control_is_not(gpu: Zygote) -> None:
     if "H" not in gpu.model.partition("NVIDIA ")[2][:1]:
         pytest.skip("the compiler's fault shows on Hopper")
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -30,7 +30,7 @@ def first_violation(
         finding = confirmed(docket, g)
         if finding.outcome is not Outcome.VIOLATION:
             continue
-        finding = shrink.settle(docket, g, finding)
+        finding = shrink.settle(docket, g, finding, frozenset(docket.observations))
         passed_over.append(finding)
         if not accepted(finding):
             return tuple(passed_over)

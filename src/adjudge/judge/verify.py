@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -302,7 +302,7 @@ class _Trial:
         notes = scale.upheld(docket, sized or self._at_scale(docket))
         with self._timed("attribution"):
             docket.close_reductions()
-        findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
+        findings = self._decided(docket, scouted)
         findings = tuple(
             replace(f, notes=(*f.notes, *notes))
             if f.gate == BY_SIZE and f.outcome is Outcome.PASS
@@ -401,6 +401,23 @@ class _Trial:
         always = [*plain, *_promised(scene), *tails(scene, plans.get(BY_SIZE, ()))]
         return Few(scene, plans.values(), always, self.options.specialisations)
 
+    def _decided(self, docket: Docket, scouted: Scouted) -> tuple[Finding, ...]:
+        """The findings of all gates, each violation made small."""
+        found = {g: self._decide(docket, scouted, g) for g in self.gates}
+        known = frozenset(docket.observations)
+        broken = [g for g in self.gates if found[g].violation is not None]
+
+        def settled(g: Gate) -> Callable[[Docket], Finding]:
+            return lambda docket: self._settled(docket, g, found[g], known)
+
+        settling = lanes.each(docket, [settled(g) for g in broken], self.options.lanes)
+        found |= dict(zip(broken, settling, strict=True))
+        self.timings |= {f.gate: f.seconds for f in found.values()}
+        return tuple(
+            replace(_within_the_runner(docket, f), runner=self.options.runner)
+            for f in found.values()
+        )
+
     def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
         name = g.CONTRACT.identifier
         self._say(f"deciding {name}", 0, 1)
@@ -412,10 +429,16 @@ class _Trial:
                 reason=f"weights {scouted.discovery.weights}",
             )
         else:
-            finding = _within_the_runner(docket, shrink.settle(docket, g, _confirmed(docket, g)))
-        seconds = time.perf_counter() - begun
-        self.timings[name] = seconds
-        return replace(finding, seconds=seconds, runner=self.options.runner)
+            finding = _confirmed(docket, g)
+        return replace(finding, seconds=time.perf_counter() - begun)
+
+    def _settled(
+        self, docket: Docket, g: Gate, finding: Finding, known: Collection[Probe]
+    ) -> Finding:
+        begun = time.perf_counter()
+        settled = shrink.settle(docket, g, finding, known)
+        seconds = finding.seconds + time.perf_counter() - begun
+        return replace(settled, seconds=seconds)
 
     def _with_demands(self, docket: Docket, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """What the kernels of the largest run ask of each chip, as notes on the gate of resources."""
