@@ -32,7 +32,7 @@ GATES = "wrong-value,wrong-gradient"
 #: What kernels with bfloat16 operands and float32 sums can keep.
 REQUIRED = "bf16xfp32"
 #: Seconds for one verdict, its processes' start and all compilation included.
-PATIENCE = 300.0
+PATIENCE = 150.0
 
 
 def verdict(name: str, cubins: str) -> dict[str, Any]:

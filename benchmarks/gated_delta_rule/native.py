@@ -7,7 +7,7 @@ from gated_recurrence import gated_delta_rule
 
 
 class ModelNew(nn.Module):
-    def forward(self, q, k, v, a, b):
+    def forward(self, q, k, v, a, b, state):
         q, k = (nn.functional.normalize(x.float(), dim=-1).to(v.dtype) for x in (q, k))
         g, beta = -nn.functional.softplus(a.float() - 4), torch.sigmoid(b.float())
-        return gated_delta_rule(q, k, v, g, beta)[0]
+        return gated_delta_rule(q, k, v, g, beta, initial_state=state)[0]

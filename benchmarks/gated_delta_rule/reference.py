@@ -4,12 +4,14 @@ numbers are then in the domain of its kernels."""
 import torch
 from torch import nn
 
-B, T, H, K, V = 1, 128, 2, 64, 64
+# A chunk of 64 tokens, and a part of one.
+B, T, H, K, V = 1, 80, 2, 64, 64
 
 
 class Model(nn.Module):
-    def forward(self, q, k, v, a, b):
-        """q, k [B, T, H, K]; v [B, T, H, V]; a, b [B, T, H]; returns [B, T, H, V]."""
+    def forward(self, q, k, v, a, b, state):
+        """q, k [B, T, H, K]; v [B, T, H, V]; a, b [B, T, H]; state [B, H, K, V], the first one, without
+        which the first token's decay would have no gradient at all; returns [B, T, H, V]."""
         # As the layer hands them to its operation.
         q, k = (nn.functional.normalize(x.float(), dim=-1).to(v.dtype).float() for x in (q, k))
         # A token keeps 0.98 of the state where a is zero, about what the layer's own bias begins with.
@@ -20,7 +22,6 @@ class Model(nn.Module):
             k[..., None, :],
             v.float()[..., None, :],
         )
-        state = k[:, 0].mT @ torch.zeros_like(value[:, 0])  # [B, H, K, V]
         outputs = []
         for t in range(q.shape[1]):
             state = decay[:, t] * state
@@ -31,8 +32,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    def drawn(*shape):
-        return torch.randn(*shape, dtype=torch.bfloat16, requires_grad=True)
+    def drawn(*shape, dtype=torch.bfloat16):
+        return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
     return [
         drawn(B, T, H, K),
@@ -40,6 +41,7 @@ def get_inputs():
         drawn(B, T, H, V),
         drawn(B, T, H),
         drawn(B, T, H),
+        drawn(B, H, K, V, dtype=torch.float32),
     ]
 
 
