@@ -191,6 +191,9 @@ class Docket:
                     observation = self.runner.run(case, timeout=PATIENT_SECONDS)
                 self.record(case, observation)
                 previous = probe
+        if previous is not None:
+            # In a fork nobody else has the time.
+            state(self, previous)
         if progress is not None and wanted:
             progress(what, len(wanted), len(wanted))
 

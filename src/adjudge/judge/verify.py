@@ -291,13 +291,14 @@ class _Trial:
             if found:
                 return self._assemble(docket, self._alone(found), doubts)
         sized = None
+        # The next candidate's contexts are opened while this one's kernels compile: its own are open.
+        self.runner.zygote.prepare()
         with self._timed("probes"):
             planned = self._plan(docket)
             if self.options.lanes > 1:
                 sized = lanes.run(docket, planned, self.options.lanes, self._at_scale)
             else:
                 docket.run(planned, self.options.progress, "probing")
-        self.runner.zygote.prepare()
         # A run past 2**16 rows takes long enough to be made beside the others.
         notes = scale.upheld(docket, sized or self._at_scale(docket))
         with self._timed("attribution"):
