@@ -2,11 +2,11 @@
 wrongly by Triton from 3.4.0 to before 3.7.1 on Hopper, with the refusal that guards it switched off; and
 this repository's own.
 
-    python benchmarks/fla_backward.py [--record docs/audits/fla-backward.json]
+    python benchmarks/fla_backward.py [--budget SECONDS] [--record docs/audits/fla-backward.json]
 
 Both are judged by `adjudge verify --runner cuda` against the same recurrence in plain PyTorch, in
-processes of their own. Needs fla-core (0.6.0 was judged), Triton, nvcc and a Hopper GPU. Ends with 1
-unless the first is convicted of wrong gradients and the second of nothing.
+processes of their own. Needs fla-core, Triton, nvcc and a Hopper GPU. Ends with 1 unless the first is
+convicted of wrong gradients and the second of nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ REQUIRED = "bf16xfp32"
 PATIENCE = 150.0
 
 
-def verdict(name: str, cubins: str) -> dict[str, Any]:
+def verdict(name: str, cubins: str, budget: float) -> dict[str, Any]:
     """The record that the command writes.
 
     Args:
+        budget: seconds for its probes.
         cubins: folder of compiled native kernels: candidates cannot write outside their own.
     """
     readable = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), cubins]))
@@ -49,6 +50,7 @@ def verdict(name: str, cubins: str) -> dict[str, Any]:
             *(sys.executable, "-m", "adjudge", "verify", str(HERE / f"{name}.py")),
             *("--reference", str(HERE / "reference.py"), "--runner", "cuda"),
             *("--gates", GATES, "--required", REQUIRED, "--json", str(record)),
+            *("--budget", f"{budget:g}"),
         ]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -79,12 +81,17 @@ def kept(found: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--budget", type=float, default=60.0)
     options = parser.parse_args()
     cubins = os.environ.setdefault("GATED_RECURRENCE_CACHE", tempfile.mkdtemp())
     build.cubins()
     with ThreadPoolExecutor(len(CANDIDATES)) as both:
         found = dict(
-            zip(CANDIDATES, both.map(lambda n: verdict(n, cubins), CANDIDATES), strict=True)
+            zip(
+                CANDIDATES,
+                both.map(lambda n: verdict(n, cubins, options.budget), CANDIDATES),
+                strict=True,
+            )
         )
     provenance = next(iter(found.values()))["provenance"]
     record = {
@@ -96,6 +103,7 @@ def main() -> int:
         ],
         "adjudge": provenance["adjudge"],
         "gates": provenance["gates"],
+        "budget": options.budget,
         "verdicts": {name: kept(one) for name, one in found.items()},
     }
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
