@@ -90,11 +90,19 @@ def usual_seconds(row: corpus.Row) -> tuple[float, str]:
         return time.perf_counter() - start, answer
 
 
-def verdicts(rows: Sequence[corpus.Row], judges: int, lanes: int, budget: float) -> tuple[Any, ...]:
+def verdicts(
+    rows: Sequence[corpus.Row], judges: int, lanes: int, budget: float, out: Path | None
+) -> tuple[Any, ...]:
     """The lines, wall-clock seconds of all, and how many judges there were."""
+    lines = []
     with Pool(judges=judges, lanes=lanes, runner="cuda") as pool:
         start = time.perf_counter()
-        lines = list(pool.answers(line_of, [Job(row, budget, lanes) for row in rows]))
+        for line in pool.answers(line_of, [Job(row, budget, lanes) for row in rows]):
+            lines.append(line)
+            if out is not None:
+                # At once: a run that is cut off has told what it has.
+                with out.open("a") as stream:
+                    stream.write(json.dumps({"lanes": lanes, **line}) + "\n")
         return lines, time.perf_counter() - start, pool.judges
 
 
@@ -126,7 +134,7 @@ def main() -> None:
         theirs = statistics.median(seconds for seconds, _ in usual)
         print(f"usual test, alone     {len(usual):4d} kernels, median {theirs:.2f} s", flush=True)
     if options.alone:
-        lines, _, _ = verdicts(rows[: options.alone], 1, options.lanes, options.budget)
+        lines, _, _ = verdicts(rows[: options.alone], 1, options.lanes, options.budget, options.out)
         kept += lines
         print(f"verdict, alone        {len(lines):4d} kernels, {summary(lines)}", flush=True)
         ours = [line["seconds"] for line in lines if "seconds" in line]
@@ -134,15 +142,15 @@ def main() -> None:
             ratio = statistics.median(ours) / theirs
             print(f"verdict / usual test  {ratio:.2f} (medians)", flush=True)
     if options.count:
-        lines, wall, judges = verdicts(rows[: options.count], options.judges, 1, options.budget)
+        lines, wall, judges = verdicts(
+            rows[: options.count], options.judges, 1, options.budget, options.out
+        )
         kept += lines
         print(f"pool of {judges:2d} judges    {len(lines):4d} kernels, {summary(lines)}")
         print(f"throughput            {len(lines) / wall:.2f} kernels a second", flush=True)
     for line in kept:
         if "fault" in line:
             print(line["problem"], line["fault"][:300])
-    if options.out is not None:
-        options.out.write_text("".join(json.dumps(line) + "\n" for line in kept))
 
 
 if __name__ == "__main__":

@@ -241,3 +241,17 @@ def test_other_gates_read_a_backward_pass_for_what_it_is() -> None:
     fault = AccessFault(kind="load", tensor="g_ptr", offset=4, kernel="k", line=3)
     found.put(first, replace(elsewhere, faults=(fault,)))
     assert out_of_bounds.decide(found).outcome is Outcome.VIOLATION
+
+
+def test_a_backward_pass_that_one_configuration_breaks_is_convicted() -> None:
+    found = FakeEvidence(scene(discovery={"gradients": True, "configs": 12}))
+    first = replace(found.scene.ordinary, cotangent="random")
+    tuned = [p for p in wrong_gradient.plan(found.scene) if p.config >= 0]
+    assert tuned == [replace(first, config=number) for number in (11, 1, 10)]
+    found.put(found.scene.ordinary, answer(1.0, 2.0))
+    found.put(first, answer(1.0, 2.0))
+    found.put(replace(found.scene.ordinary, config=11), answer(1.0, 2.0))
+    found.put(tuned[0], answer(1.0, 3.0), WRONG)
+    finding = wrong_gradient.decide(found)
+    assert finding.violation is not None
+    assert finding.violation.probe == tuned[0]

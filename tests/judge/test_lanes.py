@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import ClassVar
+
+import pytest
 
 from adjudge.calibration import pair
-from adjudge.contract import Standing
+from adjudge.contract import Standing, Verdict
 from adjudge.frontends import kernelbench
 from adjudge.judge import lanes
 from adjudge.judge.docket import MOST_CRASHES, value_point
 from adjudge.judge.pool import Pool
+from adjudge.judge.runner import Runner
 from adjudge.judge.verify import Options, verify
 from adjudge.probe import Probe
 from adjudge.task import Candidate
-from adjudge.worker.client import Zygote
+from adjudge.worker.client import Worker, Zygote
 
 BASE = Probe(sizes=(("n", 8),))
 #: Two cheap gates, one of which asks for a process of its own.
 GATES = ("stale-output", "nondeterministic")
+#: Writes over what it was given, once it has its answer.
+MUTATES = """
+
+honest = ModelNew.forward
+
+
+def forward(self, x, marked):
+    out = honest(self, x, marked)
+    x.mul_(2)
+    return out
+
+
+ModelNew.forward = forward
+"""
 
 
 def test_probes_of_the_same_values_share_a_lane() -> None:
@@ -57,6 +75,55 @@ def test_a_verdict_over_lanes_is_the_verdict_of_one_process(zygote: Zygote) -> N
     assert one.probes == three.probes
 
 
+def test_violations_are_made_small_in_the_lanes_that_are_there(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = pair("stale-output")
+    source = texts.violating + MUTATES
+    program, candidate = kernelbench.from_source(texts.reference, source, "both")
+    spawned: list[int] = []
+    spawn = Zygote.spawn
+
+    def counted(self: Zygote, cache: str = "", home: str = "") -> Worker:
+        worker = spawn(self, cache, home)
+        spawned.append(worker.pid)
+        return worker
+
+    monkeypatch.setattr(Zygote, "spawn", counted)
+    gates = ("stale-output", "mutates-input", "retains-state")
+
+    def verdict(count: int) -> tuple[Verdict, int]:
+        before = len(spawned)
+        options = Options(zygote=zygote, gates=gates, examine=False, lanes=count)
+        return verify(program, candidate, options), len(spawned) - before
+
+    (one, alone), (two, together) = verdict(1), verdict(2)
+    assert {f.gate for f in one.violations} == {"stale-output", "mutates-input"}
+    assert [
+        (f.gate, f.outcome, f.scope, f.violation and f.violation.replay) for f in one.findings
+    ] == [(f.gate, f.outcome, f.scope, f.violation and f.violation.replay) for f in two.findings]
+    # Both forks, of the plan and of the shrinking, have one worker in turn.
+    assert together == alone + 1
+
+
+def test_tasks_of_a_fork_that_dies_are_done_here(zygote: Zygote) -> None:
+    texts = pair("stale-output")
+    _, candidate = kernelbench.from_source(texts.reference, texts.conforming, "c")
+    here = os.getpid()
+
+    class Found:
+        runner = Runner(zygote, candidate, timeout=10.0)
+        adopted: ClassVar[list[object]] = []
+
+    def dies(docket: object) -> int:
+        if os.getpid() != here:
+            os._exit(9)
+        return 7
+
+    with Found.runner:
+        assert lanes.each(Found(), [lambda _: 1, dies, lambda _: 3], 2) == [1, 7, 3]  # type: ignore[arg-type]
+
+
 def test_a_candidate_that_always_crashes_costs_few_processes(zygote: Zygote) -> None:
     texts = pair("stale-output")
     wreck = texts.conforming + "\nimport os\nModelNew.forward = lambda self, *a: os.abort()\n"
@@ -84,3 +151,9 @@ def test_the_judges_of_a_pool_have_workers_of_their_own() -> None:
         (source, source != "f = missing") for source in sources
     }
     assert os.getpid() not in {pid for _, pid, _ in found}
+
+
+def test_what_is_done_beside_a_part_counts_in_its_lane() -> None:
+    probes = [replace(BASE, seed=s) for s in range(24)]
+    parts = lanes.partition(probes, 3, beside=1e3)
+    assert [len(part) for part in parts] == [12, 0, 12]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjudge.contract import Outcome, Standing
+from adjudge.contract import Outcome, Standing, Verdict
 from adjudge.frontends import kernelbench
 from adjudge.judge import scale
 from adjudge.judge.replay import replay
@@ -180,3 +180,22 @@ def test_a_fault_of_values_is_not_looked_for_among_more_of_them(zygote: Zygote) 
     gates = ("wrong-value", "shape-dependent")
     verdict = verify(program, found, Options(zygote=zygote, examine=False, gates=gates))
     assert [f.gate for f in verdict.violations] == ["wrong-value"]
+
+
+def test_a_run_past_the_limit_is_made_beside_the_others_and_kept_or_taken_back(
+    zygote: Zygote,
+) -> None:
+    def verdict(body: str) -> Verdict:
+        program, candidate = kernelbench.from_source(
+            HEAD.format("Model", COPY) + INPUTS, HEAD.format("ModelNew", body) + KERNEL, "scale"
+        )
+        options = Options(zygote=zygote, gates=("shape-dependent",), examine=False, lanes=3)
+        return verify(program, candidate, options)
+
+    kept = verdict(COPY)
+    assert kept.standing is Standing.SOUND
+    assert any(f"{scale.SIZE:,} was asked" in note for f in kept.findings for note in f.notes)
+    # Wrong at every size: that of the large run is no fault of size.
+    taken_back = verdict("return x + (x.shape[0] > 8)")
+    assert taken_back.violations
+    assert f"={scale.SIZE}" not in str(taken_back.violations[0].violation)

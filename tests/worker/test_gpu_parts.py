@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch.utils import cpp_extension
 
-from adjudge.worker import direct_launch, launch, replies
+from adjudge.worker import direct_launch, extensions, launch, replies
 from adjudge.worker.room import Room
 
 
@@ -181,3 +182,24 @@ def test_what_a_compiler_says_comes_first() -> None:
     plain = replies.raised({"raised": {**raised, "message": "another error: /tmp/x/cuda.cu"}})
     assert plain is not None
     assert plain.message == "another error: /tmp/x/cuda.cu"
+
+
+def test_extensions_are_built_with_the_short_header_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str | None] = []
+
+    def build(folder: str) -> None:
+        searched.append(os.environ.get("CPATH"))
+        if folder == "needs more" and len(searched) == 1:
+            raise RuntimeError("Error building extension")
+
+    monkeypatch.setattr(cpp_extension, "_run_ninja_build", build)
+    monkeypatch.setenv("CPATH", "/theirs")
+    extensions.hasten()
+    extensions.hasten()
+    short = f"{extensions.HEADERS}:/theirs"
+    cpp_extension._run_ninja_build("simple")
+    assert searched == [short]
+    searched.clear()
+    cpp_extension._run_ninja_build("needs more")
+    assert searched == [short, "/theirs"]
+    assert (extensions.HEADERS / "torch" / "extension.h").is_file()

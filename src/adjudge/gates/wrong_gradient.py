@@ -20,6 +20,7 @@ from adjudge.gates.reading import (
     violated,
     weight,
 )
+from adjudge.gates.schedule_dependent import chosen
 from adjudge.inputs import levels
 from adjudge.inputs.ranks import at_other_ranks
 from adjudge.observation import COTANGENTS, Observation, Status
@@ -46,8 +47,8 @@ CONTRACT = Contract(
     oracle="Autograd of the reference in float64.",
     measurement="Random, one-hot, zero, expanded (stride 0), sliced and transposed cotangents, and "
     "two passes through one graph; each at the base point, and random ones under other layouts, "
-    "sizes and fills, after other calls, and with inputs of rank 2 to 4 where their leading "
-    "dimensions are a batch to the reference.",
+    "sizes, fills and autotune configurations, after other calls, and with inputs of rank 2 to 4 where "
+    "their leading dimensions are a batch to the reference.",
     signature="An element of a gradient beyond its bound, or a gradient that is missing.",
 )
 
@@ -75,6 +76,7 @@ def plan(scene: Scene) -> Iterable[Probe]:
     probes += [replace(first, layout=layout) for layout in ("sliced", "transposed")]
     if scene.task.parameters:
         probes.append(replace(first, weights="redrawn"))
+    probes += [replace(first, config=number) for number in chosen(scene)]
     crossed = [p for p in scene.crossed if p.special == "none" and p.sizes != ordinary.sizes]
     for number, probe in enumerate(crossed[:MOST_CROSSED]):
         plain = replace(probe, history=(), fill="zero", distribution="declared")

@@ -225,6 +225,9 @@ class Docket:
                         observation = self.runner.run(case, timeout=PATIENT_SECONDS)
                     self.record(case, observation)
                 previous = probe
+        if previous is not None:
+            # In a fork nobody else has the time.
+            state(self, previous)
         if progress is not None and wanted:
             progress(what, len(wanted), len(wanted))
 
@@ -324,6 +327,12 @@ class Docket:
         self.input_digests.update(found.input_digests)
         for name, seconds in found.timings.items():
             self.timings[name] = max(seconds, self.timings.get(name, 0.0))
+
+    def drop(self, probes: Iterable[Probe]) -> None:
+        """Forgets these runs."""
+        for probe in probes:
+            self._observations.pop(probe, None)
+            self.input_digests.pop(probe, None)
 
     def within(self, runner: Runner, processes: int) -> None:
         """In a fork: runs are made by this runner, and fresh processes numbered from `processes` on."""

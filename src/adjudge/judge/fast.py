@@ -61,7 +61,7 @@ def first_violation(
         finding = confirmed(docket, g, docket)
         if finding.outcome is not Outcome.VIOLATION:
             continue
-        finding = shrink.settle(docket, g, finding)
+        finding = shrink.settle(docket, g, finding, frozenset(docket.observations))
         passed_over.append(finding)
         if not accepted(finding):
             return tuple(passed_over)
@@ -145,7 +145,9 @@ class _Hunt:
             finding = self._confirmed(self._docket, g, self._view())
             if finding.outcome is not Outcome.VIOLATION:
                 continue
-            self.found.append(shrink.settle(self._docket, g, finding))
+            self.found.append(
+                shrink.settle(self._docket, g, finding, frozenset(self._docket.observations))
+            )
             if not self._accepted(self.found[-1]):
                 return True
         return False

@@ -6,6 +6,7 @@ those of others have the device; workers of the next candidate open their contex
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import shutil
@@ -19,7 +20,7 @@ import torch
 
 from adjudge.closing import Closing
 from adjudge.worker.client import Zygote
-from adjudge.worker.launch import hide_device
+from adjudge.worker.launch import Launch, hide_device
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,7 +37,7 @@ class Pool(Closing):
     Args:
         judges: how many; fewer where the device's memory does not hold their workers.
         lanes: as of `verify.Options`; the pool's work passes it on.
-        how: what `Zygote.start` takes.
+        how: what `Launch` takes.
 
     Raises:
         HarnessError: the zygote did not come up.
@@ -45,8 +46,12 @@ class Pool(Closing):
 
     def __init__(self, *, judges: int, lanes: int = 1, **how: Any) -> None:
         self._folder = tempfile.mkdtemp(prefix="adjudge-pool-")
-        self._zygote = Zygote.start(share=1 / judges, **how)
+        launch = Launch(share=1 / judges, **how)
         hide_device()
+        # While that boots: what the first verdicts of each judge would import, for seconds, where the
+        # reference is tried on the meta device.
+        importlib.import_module("torch._dynamo")
+        self._zygote = Zygote(launch)
         torch.set_num_threads(1)
         if self._zygote.memory:
             # Workers of two candidates at a time: one is judged, the next one's are begun.

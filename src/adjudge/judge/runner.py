@@ -39,6 +39,8 @@ class Runner(Closing):
         self.timeout = timeout
         self.runs = 0
         self.seconds = 0.0
+        #: Seconds until workers had opened their contexts and loaded the candidate.
+        self.waited = 0.0
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
 
@@ -49,7 +51,22 @@ class Runner(Closing):
     def within(self, lane: Lane) -> Runner:
         """In the fork: the runner of that lane."""
         brood = Brood.within(lane)
-        return Runner(lane.zygote, self.candidate, timeout=self.timeout, brood=brood)
+        runner = Runner(lane.zygote, self.candidate, timeout=self.timeout, brood=brood)
+        if lane.reply is not None:
+            runner._workers[0], runner._replies[0] = lane.worker, lane.reply
+        return runner
+
+    def spare(self, lane: Lane) -> LoadReply | None:
+        """In the fork: lets the lane's worker live on, and says what loading said there; None if it has
+        ended or holds no candidate."""
+        if self._workers.get(0) is not lane.worker or not lane.worker.alive:
+            return None
+        del self._workers[0]
+        return self._replies[0]
+
+    def take_back(self, lane: Lane) -> None:
+        """Keeps a lane, whose fork has ended, for the next one."""
+        self._brood.take_back(lane)
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -63,9 +80,11 @@ class Runner(Closing):
         if worker is None or not worker.alive:
             if worker is not None:
                 worker.close()
+            start = time.perf_counter()
             worker = self._brood.worker()
             self._workers[process] = worker
             self._replies[process] = worker.load(self.candidate)
+            self.waited += time.perf_counter() - start
         return worker, self._replies[process]
 
     def run(self, case: Case, *, timeout: float | None = None) -> Observation:

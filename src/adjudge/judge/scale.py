@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Collection
+from dataclasses import dataclass
 from math import log2, prod
 
 from adjudge.gates.reading import State, state
@@ -45,29 +47,48 @@ EACH = 0.005
 SLACK, LEAST = 4.0, 10.0
 
 
-def ask(docket: Docket, *, instances: int) -> tuple[str, ...]:
-    """Runs the candidate at the points that are affordable; what was asked and what was not, in words.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    #: What was asked and what was not, in words.
+    words: tuple[str, ...] = ()
+    #: The runs that were made.
+    probes: tuple[Probe, ...] = ()
+
+
+def ask(docket: Docket, *, instances: int) -> Asked:
+    """Runs the candidate at the points that are affordable.
 
     Args:
         instances: that one run may launch in the interpreter.
     """
     task = docket.scene.task
     if state(docket, docket.scene.ordinary) is not State.CLEAN or _wrong_already(docket):
-        return ()
+        return Asked()
     native = docket.scene.native
     at_native = native is not None and state(docket, native) is State.CLEAN
     counting = [s for s in task.symbols if _counts_rows(task, s)]
     wanted = [s for s in counting if not (at_native and s.native >= SIZE)]
-    return tuple(f"{s.name} = {SIZE:,} {_asked(docket, s, instances)}" for s in wanted[:MOST])
+    before = set(docket.observations)
+    words = tuple(f"{s.name} = {SIZE:,} {_asked(docket, s, instances)}" for s in wanted[:MOST])
+    return Asked(words, tuple(p for p in docket.observations if p not in before))
 
 
-def _wrong_already(docket: Docket) -> bool:
+def upheld(docket: Docket, asked: Asked) -> tuple[str, ...]:
+    """The words on points that were asked before all else was known; their runs are taken back where
+    `ask` would now make none."""
+    if not _wrong_already(docket, asked.probes):
+        return asked.words
+    docket.drop(asked.probes)
+    return ()
+
+
+def _wrong_already(docket: Docket, but: Collection[Probe] = ()) -> bool:
     """Whether values alone, at whatever sizes, show a fault: among so many more it would show again, and
     be taken for one of size."""
     return any(
         state(docket, probe) is State.BROKEN
         for probe in docket.observations
-        if set(probe.factors) <= {"distribution"}
+        if probe not in but and set(probe.factors) <= {"distribution"}
     )
 
 

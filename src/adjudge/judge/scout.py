@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -80,18 +81,24 @@ def scout(
     builder = CaseBuilder(program, by_name=by_name, counterparts=weights.counterparts)
     base = _conditioned(builder, base)
     runs = []
-    case, observation = _first_run(builder, Probe(sizes=base), runner, first_seconds)
+    case = builder.build(Probe(sizes=base))
+    with ThreadPoolExecutor(1) as courier:
+        # While the candidate compiles, the reference is tried at the declared sizes.
+        running = courier.submit(_first_run, case, runner, first_seconds)
+        no_native = _native_refused(builder, native)
+        observation = running.result()
     for lighter in _lighter(program, base):
         if observation.status is not Status.HUNG and observation.seconds < ORDINARY_SECONDS:
             break
-        found = _first_run(builder, Probe(sizes=lighter), runner, first_seconds)
-        if observation.answered and not found[1].answered:
+        smaller = builder.build(Probe(sizes=lighter))
+        found = _first_run(smaller, runner, first_seconds)
+        if observation.answered and not found.answered:
             break  # A slow answer says more than a refusal of a size too small.
-        base, (case, observation) = lighter, found
+        base, case, observation = lighter, smaller, found
     runs.append((case, observation))
-    no_native = _native_refused(builder, native)
     if observation.status is Status.RAISED and base != native and not no_native:
-        at_native, there = _first_run(builder, Probe(sizes=native), runner, NATIVE_SECONDS)
+        at_native = builder.build(Probe(sizes=native))
+        there = _first_run(at_native, runner, NATIVE_SECONDS)
         # What raises at the declared sizes too is no matter of size.
         if there.answered or there.status is Status.RAISED:
             base, case, observation = native, at_native, there
@@ -107,7 +114,7 @@ def scout(
         native=None if no_native else native,
         launches=launches,
         blocks=_blocks(launches),
-        configs=max((launch.configs for launch in launches), default=0),
+        configs=_configs(launches, gradients),
         elements=_elements(case, observation),
         seconds=observation.seconds,
         weights=weights.how,
@@ -258,16 +265,13 @@ def counterparts(
     return found
 
 
-def _first_run(
-    builder: CaseBuilder, probe: Probe, runner: Runner, seconds: float
-) -> tuple[Case, Observation]:
-    case = builder.build(probe)
+def _first_run(case: Case, runner: Runner, seconds: float) -> Observation:
     observation = runner.run(case, timeout=seconds)
     if observation.answered and observation.seconds > ORDINARY_SECONDS:
         # A candidate's very first call pays for imports and caches that no later one pays for.
         again = runner.run(case, timeout=seconds)
         observation = replace(observation, seconds=min(observation.seconds, again.seconds))
-    return case, observation
+    return observation
 
 
 def _lighter(program: Program, base: Sizes) -> Iterator[Sizes]:
@@ -303,6 +307,12 @@ def _native_refused(builder: CaseBuilder, native: Sizes) -> str:
     if seconds > REFERENCE_SECONDS:
         return f"the reference takes {seconds:.1f} s there, too long for the oracle on a CPU"
     return ""
+
+
+def _configs(launches: tuple[Launch, ...], gradients: tuple[Case, Observation] | None) -> int:
+    """The longest list of autotune configurations, of kernels of the backward pass too."""
+    both = (*launches, *(gradients[1].launches if gradients is not None else ()))
+    return max((launch.configs for launch in both), default=0)
 
 
 def _blocks(launches: tuple[Launch, ...]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from adjudge.contract import Finding, Scope
@@ -25,11 +25,15 @@ _BY_SIZE = ("shape-dependent", "order-bound")
 _FIXED = ("precision", "excess", "spills")
 
 
-def settle(docket: Docket, gate: Gate, finding: Finding) -> Finding:
-    """The finding on the smallest probe found, with its scope and its replay line."""
+def settle(docket: Docket, gate: Gate, finding: Finding, known: Collection[Probe]) -> Finding:
+    """The finding on the smallest probe found, with its scope and its replay line.
+
+    Args:
+        known: runs that were made before any violation was made smaller.
+    """
     if finding.violation is None:
         return finding
-    finding = _promoted(docket, gate, finding)
+    finding = _promoted(docket, gate, finding, known)
     if finding.violation is not None and finding.violation.signature not in _FIXED:
         # From here on the finding is what `still` gives, which is what a replay will ask for.
         finding = _adopted(finding, _again(docket, gate, finding.violation.probe))
@@ -85,7 +89,7 @@ def _base_for(docket: Docket, gate: Gate, probe: Probe) -> Probe:
     return Probe(sizes=probe.sizes)
 
 
-def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
+def _promoted(docket: Docket, gate: Gate, finding: Finding, known: Collection[Probe]) -> Finding:
     """Declared, if the same fault shows at the native point with nothing else unusual.
 
     Where the native point is out of reach, a fault at every size that was tried counts as one there.
@@ -98,7 +102,7 @@ def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
         # Where training is declared, a plain gradient is as ordinary as a plain answer.
         kind = finding.violation.probe.cotangent if docket.scene.task.declared.training else "none"
         plain = not finding.violation.probe.without(["cotangent"] if kind != "none" else []).factors
-        everywhere = plain and _fails_everywhere(docket, kind)
+        everywhere = plain and _fails_everywhere(docket, kind, known)
         return replace(finding, scope=Scope.DECLARED) if everywhere else finding
     probe = replace(finding.violation.probe, sizes=native)
     if not docket.scene.is_declared(probe):
@@ -108,8 +112,8 @@ def _promoted(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     return replace(finding, scope=Scope.DECLARED)
 
 
-def _fails_everywhere(docket: Docket, cotangent: str) -> bool:
-    ordinary = [p for p in docket.observations if p.cotangent == cotangent]
+def _fails_everywhere(docket: Docket, cotangent: str, known: Collection[Probe]) -> bool:
+    ordinary = [p for p in known if p.cotangent == cotangent]
     plain = [p for p in ordinary if not p.without(["cotangent"]).factors]
     broken = {p.sizes for p in plain if state(docket, p) is State.BROKEN}
     clean = {p.sizes for p in plain if state(docket, p) is State.CLEAN and _substantial(p)}

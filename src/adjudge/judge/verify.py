@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -296,19 +296,22 @@ class _Trial:
                 with self._timed("fresh processes"):
                     findings = leaks.attributed(docket, self._alone(found))
                 return self._assemble(docket, findings, doubts)
+        sized = None
+        # The next candidate's contexts are opened while this one's kernels compile: its own are open.
+        self.runner.zygote.prepare()
         with self._timed("probes"):
             planned = self._plan(docket)
             if self.options.lanes > 1:
-                lanes.run(docket, planned, self.options.lanes)
+                sized = lanes.run(docket, planned, self.options.lanes, self._at_scale)
             else:
                 docket.run(planned, self.options.progress, "probing")
-        self.runner.zygote.prepare()
-        sized = self._at_scale(docket)
+        # A run past 2**16 rows takes long enough to be made beside the others.
+        notes = scale.upheld(docket, sized or self._at_scale(docket))
         with self._timed("attribution"):
             docket.close_reductions()
-        findings = tuple(self._decide(docket, scouted, g) for g in self.gates)
+        findings = self._decided(docket, scouted)
         findings = tuple(
-            replace(f, notes=(*f.notes, *sized))
+            replace(f, notes=(*f.notes, *notes))
             if f.gate == BY_SIZE and f.outcome is Outcome.PASS
             else f
             for f in findings
@@ -368,12 +371,14 @@ class _Trial:
         by_gate = {f.gate: replace(f, runner=self.options.runner) for f in found}
         return tuple(by_gate.get(g.CONTRACT.identifier) or fast.left_out(g) for g in self.gates)
 
-    def _at_scale(self, docket: Docket) -> tuple[str, ...]:
-        """Runs past 2**16 rows, where the gate of sizes is asked: what was run, in words."""
+    def _at_scale(self, docket: Docket) -> scale.Asked:
+        """Runs past 2**16 rows, where the gate of sizes is asked."""
         if all(g.CONTRACT.identifier != BY_SIZE for g in self.gates) or not self.options.large:
-            return ()
-        with self._timed("scale"):
-            return scale.ask(docket, instances=self.options.large)
+            return scale.Asked()
+        start = time.perf_counter()
+        asked = scale.ask(docket, instances=self.options.large)
+        docket.timings["scale"] = time.perf_counter() - start
+        return asked
 
     def _examine(self) -> tuple[str, ...]:
         warnings = self.program.task.warnings
@@ -435,6 +440,23 @@ class _Trial:
         always = [*plain, *_promised(scene), *tails(scene, plans.get(BY_SIZE, ()))]
         return Few(scene, plans.values(), always, self.options.specialisations)
 
+    def _decided(self, docket: Docket, scouted: Scouted) -> tuple[Finding, ...]:
+        """The findings of all gates, each violation made small."""
+        found = {g: self._decide(docket, scouted, g) for g in self.gates}
+        known = frozenset(docket.observations)
+        broken = [g for g in self.gates if found[g].violation is not None]
+
+        def settled(g: Gate) -> Callable[[Docket], Finding]:
+            return lambda docket: self._settled(docket, g, found[g], known)
+
+        settling = lanes.each(docket, [settled(g) for g in broken], self.options.lanes)
+        found |= dict(zip(broken, settling, strict=True))
+        self.timings |= {f.gate: f.seconds for f in found.values()}
+        return tuple(
+            replace(_within_the_runner(docket, f), runner=self.options.runner)
+            for f in found.values()
+        )
+
     def _decide(self, docket: Docket, scouted: Scouted, g: Gate) -> Finding:
         name = g.CONTRACT.identifier
         self._say(f"deciding {name}", 0, 1)
@@ -446,12 +468,16 @@ class _Trial:
                 reason=f"weights {scouted.discovery.weights}",
             )
         else:
-            finding = _within_the_runner(
-                docket, shrink.settle(docket, g, _confirmed(docket, g, docket))
-            )
-        seconds = time.perf_counter() - begun
-        self.timings[name] = seconds
-        return replace(finding, seconds=seconds, runner=self.options.runner)
+            finding = _confirmed(docket, g, docket)
+        return replace(finding, seconds=time.perf_counter() - begun)
+
+    def _settled(
+        self, docket: Docket, g: Gate, finding: Finding, known: Collection[Probe]
+    ) -> Finding:
+        begun = time.perf_counter()
+        settled = shrink.settle(docket, g, finding, known)
+        seconds = finding.seconds + time.perf_counter() - begun
+        return replace(settled, seconds=seconds)
 
     def _launched(self, docket: Docket) -> tuple[Launch, ...]:
         """Kernels of the largest run that launched any."""
@@ -531,8 +557,11 @@ class _Trial:
             probes=len(docket.observations),
             shared=self.shared,
             seconds=time.perf_counter() - self.start,
-            timings=tuple(sorted({**self.timings, **docket.timings}.items())),
+            timings=tuple(sorted({**self.timings, **docket.timings, **self._waits()}.items())),
         )
+
+    def _waits(self) -> dict[str, float]:
+        return {"runs": self.runner.seconds, "workers": self.runner.waited}
 
     def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
         """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether

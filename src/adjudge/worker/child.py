@@ -138,6 +138,7 @@ class _Session:
         self._source = header["source"]
         Path(self._path).write_text(self._source)
         self._kind = header["kind"]
+        self.runner.expect(header["source"])
         self._before = integrity.snapshot()
         sys.path.insert(0, str(self._folder))
         try:

@@ -297,6 +297,8 @@ class Brood(Closing):
         self._cache = tempfile.mkdtemp(prefix="cache-", dir=self._home) if zygote.model else ""
         self._own = True
         self._waiting = [self._begun() for _ in range(ahead)]
+        #: Lanes whose forks have ended, and whose workers live.
+        self._idle: list[Lane] = []
 
     def _begun(self) -> Worker:
         return self._zygote.spawn(self._cache, self._home)
@@ -315,24 +317,34 @@ class Brood(Closing):
         Raises:
             HarnessError: the zygote is gone.
         """
+        if self._idle:
+            return self._idle.pop()
         worker = self._waiting.pop() if len(self._waiting) > 1 else self._begun()
         return Lane(self._zygote.twin(), worker, self._cache, self._home)
+
+    def take_back(self, lane: Lane) -> None:
+        """Keeps a lane, whose fork has ended, for the next one."""
+        self._idle.append(lane)
 
     @classmethod
     def within(cls, lane: Lane) -> Brood:
         """In the fork: the workers of that lane, from its one on."""
         brood = object.__new__(cls)
-        lane.worker.taken_over(lane.zygote)
+        lane.worker.taken_over(lane.zygote, loaded=lane.reply is not None)
         brood._zygote, brood._cache, brood._own = lane.zygote, lane.cache, False
-        brood._home = lane.home
-        brood._waiting = [lane.worker]
+        brood._home, brood._idle = lane.home, []
+        brood._waiting = [lane.worker] if lane.reply is None else []
         return brood
 
     def close(self) -> None:
-        """Ends those that were not asked for; the others must have ended."""
+        """Ends those that were not asked for, or are idle; the others must have ended."""
         for worker in self._waiting:
             worker.close()
         self._waiting.clear()
+        for lane in self._idle:
+            lane.worker.close()
+            lane.zygote.close()
+        self._idle.clear()
         if self._own:
             shutil.rmtree(self._home, ignore_errors=True)
 
@@ -345,9 +357,11 @@ class Lane:
     worker: Worker
     cache: str
     home: str
+    #: What loading said where the worker holds the candidate already, for an earlier fork.
+    reply: LoadReply | None = None
 
     def let_go(self) -> None:
-        """In the process that forked: the other one holds them now."""
+        """In the process that forked: the worker has ended, or ends for want of one to speak to."""
         self.worker.let_go()
         self.zygote.close()
 
@@ -582,9 +596,11 @@ class Worker:
         self.alive = False
         self._channel.close()
 
-    def taken_over(self, zygote: Zygote) -> None:
+    def taken_over(self, zygote: Zygote, *, loaded: bool = False) -> None:
         """In a fork: the worker is this process's own, and its parent is asked by `zygote`."""
         self._zygote = zygote
+        if loaded:
+            self._reader.start()
 
 
 def _close(fds: list[int]) -> None:

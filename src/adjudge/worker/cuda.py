@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from adjudge.worker import launches, memory, sandbox
+from adjudge.worker import extensions, launches, memory, sandbox
 from adjudge.worker.interpreter.session import Log, Options, current, session
 from adjudge.worker.protocol import FILL_BYTES, GUARD
 
@@ -51,6 +51,10 @@ class Cuda:
         if self._settings.isolation == "full":
             sandbox.enter_namespaces(processes=False)
         sandbox.restrict(self._settings, folders)
+
+    def expect(self, source: str) -> None:
+        if "cpp_extension" in source:
+            extensions.hasten()
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:

@@ -26,6 +26,10 @@ class Runner(Protocol):
         """Prepares the process for candidates, and restricts it; `folders` stay writable."""
         ...
 
+    def expect(self, source: str) -> None:
+        """Prepares the process for this candidate's text, before it is loaded."""
+        ...
+
     def answering(self) -> contextlib.AbstractContextManager[None]:
         """Around all of the candidate's own code."""
         ...
@@ -77,6 +81,9 @@ class Interpret:
         if self._settings.face == "cuda":
             device_face.put_on()
         sandbox.restrict(self._settings, folders)
+
+    def expect(self, source: str) -> None:
+        return None
 
     def answering(self) -> contextlib.AbstractContextManager[None]:
         return device_face.worn(self._settings.face)

@@ -10,6 +10,7 @@ everything the candidate started with it.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import os
@@ -81,6 +82,10 @@ def _import_everything(runner: str) -> None:
             interpreter.install()
         else:
             import triton  # noqa: F401
+    if runner == "cuda":
+        # Most of what importing torch's builder of extensions takes; that one itself would start CUDA.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("setuptools")
     import adjudge.worker.child  # noqa: F401
 
 
