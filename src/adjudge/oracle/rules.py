@@ -70,6 +70,10 @@ class Noise:
     def read(self, *operands: Tensor) -> None:
         """Told of what a contraction or a sum reads."""
 
+    def applied(self, name: str, *operands: Any) -> Tensor | None:
+        """Told of what a function is applied to; where its result is kept, or None for everywhere."""
+        return None
+
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
         return _kept(torch.addcmul(y, y, self.unit(y), value=c * self.regime.store), y)
@@ -189,7 +193,9 @@ def _exponential(noise: Noise, op: Any, x: Tensor) -> Tensor:
     """Hardware has powers of two: the product with log2(e), itself a rounded number, is rounded before
     the power is taken, which costs |x| roundings (33 units in the last place at x = 88, recorded on an
     H200)."""
-    return noise.stored(op(noise.stored(x, 1.25)), FUNCTIONS["exp"])
+    y = noise.stored(op(noise.stored(x, 1.25)), FUNCTIONS["exp"])
+    kept = noise.applied("exp", x)
+    return y if kept is None else torch.where(kept, y, torch.nan)
 
 
 SPECIAL: dict[Any, Callable[..., Any]] = {
