@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from adjudge.gates.protocol import Scene
-from adjudge.inputs.levels import PARTS, STEPS, SWAMPED
+from adjudge.inputs.levels import ALONE, PARTS, STEPS, SWAMPED
 from adjudge.probe import Probe
 from adjudge.task import Symbol, TensorSpec, merged
 
@@ -58,16 +58,14 @@ def trials(scene: Scene) -> list[Trial]:
     return found
 
 
-def steps(scene: Scene) -> tuple[Probe, Probe]:
-    """The same for sums of squares, which cannot cancel: one that an accumulator of 8 bits cannot hold
-    and one of 11 can, and one that neither can."""
-    eight, eleven = (replace(scene.ordinary, distribution=name) for name in STEPS)
-    return eight, eleven
+def steps(scene: Scene) -> Trial:
+    """The same for sums of squares, which cannot cancel."""
+    return Trial(*(replace(scene.ordinary, distribution=name) for name in (ALONE, *STEPS)))
 
 
 def swamped(scene: Scene) -> list[Probe]:
-    """For sums of squares of a single input, the longest axis of which is made longer still: one block
-    after the other is lost, and the answer shows that in half precision too."""
+    """For sums of squares of a single input, the last axis of which is made long: one block after the
+    other is lost, and the answer shows that in half precision too. The control comes first."""
     floats = [spec for spec in scene.task.inputs if _is_float(spec)]
     if len(scene.task.inputs) != 1 or len(floats) != 1 or not floats[0].shape:
         return []
@@ -76,21 +74,19 @@ def swamped(scene: Scene) -> list[Probe]:
         if last in symbol.axes and not symbol.init_args:
             sizes = merged(dict(scene.discovery.base), **{symbol.name: SWAMPED_LENGTH})
             if _elements(scene, sizes) <= LARGEST:
-                return [replace(scene.ordinary, distribution=SWAMPED[0]).at(sizes)]
+                long = scene.ordinary.at(sizes)
+                return [replace(long, distribution=name) for name in (ALONE, SWAMPED)]
     return []
 
 
 def control_of(probe: Probe) -> Probe | None:
     """The probe of the same trial on which nothing is lost; None for one that is no trial's."""
+    if probe.distribution in (*STEPS, SWAMPED, ALONE):
+        return replace(probe, distribution=ALONE)
     level = _LEVELS.get(probe.distribution)
     if level is None:
         return None
     return replace(probe, distribution=PARTS[CONTROL, level[1], level[2]])
-
-
-def bits_needed(probe: Probe) -> int:
-    """How many bits the sums of a trial's probe need."""
-    return _LEVELS[probe.distribution][0]
 
 
 def _longer(scene: Scene, floats: list[TensorSpec]) -> Iterator[tuple[dict[str, int], int]]:

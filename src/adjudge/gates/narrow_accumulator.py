@@ -67,9 +67,8 @@ def _in_half(scene: Scene) -> list[Probe]:
     drifts = [probe for dtype in native for probe in drifting(scene, dtype, native=True)]
     if not drifts:
         return []
-    long = swamped(scene)
     parts = [probe for trial in trials(scene) for probe in trial]
-    return [*drifts, *parts, *long, *(Probe(sizes=probe.sizes) for probe in long)]
+    return [*drifts, *parts, *swamped(scene)]
 
 
 def decide(evidence: Evidence) -> Finding:
@@ -114,19 +113,17 @@ def _compared(evidence: Evidence, probe: Probe, below: bool) -> Comparison | Non
             values of one sign cancel in a variance.
     """
     kind = probe.distribution
+    control = control_of(probe)
+    if control is not None and (control == probe or not _holds(evidence, control)):
+        return None
     if kind in LATTICES or kind in PARTS.values():
-        comparison = evidence.compare_exact(probe)
-        control = control_of(probe)
-        if comparison is not None and control is not None and control != probe:
-            return comparison if _holds(evidence, control) else None
-        if comparison is not None:
-            return comparison if control is None else None
+        exactly = evidence.compare_exact(probe)
+        if exactly is not None:
+            return exactly
     if kind in DRIFTS.values() and probe in _in_half(evidence.scene):
         drifted = evidence.compare(probe)
         return drifted if drifted.outcome == "value" else None
-    ordinarily = Probe(sizes=probe.sizes)
-    swamped_alone = kind in SWAMPED and _holds(evidence, ordinarily)
-    if (below and kind in (*LATTICES, *GAPS)) or swamped_alone:
+    if kind == SWAMPED or (below and (control is not None or kind in (*LATTICES, *GAPS))):
         beyond = evidence.compare_required(probe)
         return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None
     return None

@@ -15,6 +15,7 @@ from math import prod
 from adjudge.contract import Contract, Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.inputs.levels import (
+    ALONE,
     CANCELLING,
     DRIFTS,
     GAPS,
@@ -50,7 +51,7 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("weights", "wrong-value"),
 )
 #: What shows only in sums that are long enough.
-LOSING = (*PARTS.values(), *STEPS, *SWAMPED)
+LOSING = (*PARTS.values(), *STEPS, SWAMPED, ALONE)
 #: Levels that belong to another gate than the rest of their factor.
 _LEVELS: dict[tuple[str, str], str] = {
     **{("distribution", name): "cancellation" for name in CANCELLING},

@@ -87,7 +87,7 @@ class Traced(Silence):
         if name == "exp":
             return (given[0] == 0) | torch.isneginf(given[0])
         if name == "div" and len(operands) == 2:
-            return torch.isfinite(torch.as_tensor(operands[1])) & _is_power(operands[1])
+            return _is_power(operands[1]) | (torch.as_tensor(operands[0]) == 0)
         return None
 
     def stored(self, y: torch.Tensor, c: float = 1.0) -> torch.Tensor:
@@ -124,6 +124,9 @@ class Reading(Silence):
         self.reads += 1
         self.holds = self.holds and all(bool((x == x.bfloat16()).all()) for x in operands)
         self._unit = unit_of(*operands)
+
+    def averages(self, n: int) -> None:
+        self._unit /= n
 
     def summed(
         self,

@@ -70,6 +70,9 @@ class Noise:
     def read(self, *operands: Tensor) -> None:
         """Told of what a contraction or a sum reads."""
 
+    def averages(self, n: int) -> None:
+        """Told that the sum of what was read last is divided by n."""
+
     def applied(self, name: str, *operands: Any) -> Tensor | None:
         """Told of what a function is applied to; where its result is kept, or None for everywhere."""
         return None
@@ -164,6 +167,8 @@ def _sum(noise: Noise, op: Any, x: Tensor, dims: Any = None, *rest: Any, **kw: A
     args = (dims, *rest) if dims is not None or rest else ()
     kw = {k: v for k, v in kw.items() if k != "dtype"}
     noise.read(x)
+    if op in (aten.mean.default, aten.mean.dim):
+        noise.averages(_count(x, dims))
     squares = op(x * x, *args, **kw) if noise.regime.reads_sums else None
     return noise.summed(op(x, *args, **kw), op(x.abs(), *args, **kw), _count(x, dims), squares)
 
