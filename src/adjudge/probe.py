@@ -35,8 +35,8 @@ class Probe:
     layout: str = "contiguous"
     #: "native", or a dtype that replaces the float dtype of inputs and parameters.
     dtype: str = "native"
-    #: "seeded" as the harness builds them, "redrawn" (identity defaults hide omissions), or "lattice"
-    #: (small integers, on which sums are exact).
+    #: "seeded" as the harness builds them, "redrawn" (identity defaults hide omissions), "lattice"
+    #: (small integers, on which sums are exact), or "ones".
     weights: str = "seeded"
     #: What memory that the candidate allocates holds before it is written: a name of FILLS.
     fill: str = "zero"

@@ -257,7 +257,8 @@ def gaps() -> tuple[Gap, ...]:
                     answer = product(a, b, lambda total, bits=bits: kept(total, bits))  # type: ignore[misc]
                 seen = stage.observation(arrays.to_numpy(answer))
                 if name in LATTICES:
-                    convicted |= stage.oracle.owes_bits and stage.oracle.compare_exact(seen).broken
+                    exactly = stage.oracle.compare_exact(seen)
+                    convicted |= exactly is not None and exactly.broken
                 else:
                     beyond = stage.oracle.compare(seen, stage.required, confirm=True)
                     convicted |= beyond.outcome == "value" and beyond.beyond_worst_case

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
 from adjudge.gates.drifting import drifting
+from adjudge.gates.losing import control_of, swamped, trials
 from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.gates.reading import (
     baseline_unusable,
@@ -16,7 +17,7 @@ from adjudge.gates.reading import (
     violated,
     weight,
 )
-from adjudge.inputs.levels import GAPS, LATTICES
+from adjudge.inputs.levels import DRIFTS, GAPS, LATTICES, PARTS, SWAMPED
 from adjudge.probe import Probe
 
 CONTRACT = Contract(
@@ -33,8 +34,10 @@ CONTRACT = Contract(
     oracle="The reference in float64.",
     measurement="Integers of 13 significant bits against small ones, and the reverse, parameters "
     "drawn alike: products and sums are exact in float32, not in float16, bfloat16 or tf32. Positive "
-    "values of 13 bits, whose lost bits add up; in half precision, values of which a running sum drops "
-    "the same share. And the precision grade of the ordinary runs.",
+    "values of 13 bits, whose lost bits add up. In half precision, values of which a running sum drops "
+    "the same share, and a large part taken away again, with a little before and after that a sum "
+    "rounded in between, once a term or once a block, loses. And the precision grade of the ordinary "
+    "runs.",
     signature="A sum that differs from its exact value; the grade that is met instead.",
 )
 
@@ -55,13 +58,17 @@ def _probes(scene: Scene) -> Iterator[Probe]:
         yield replace(scene.ordinary, distribution=name, weights=weights)
     for name in GAPS:
         yield replace(scene.ordinary, distribution=name)
-    yield from _drifts(scene)
+    yield from _in_half(scene)
 
 
-def _drifts(scene: Scene) -> list[Probe]:
+def _in_half(scene: Scene) -> list[Probe]:
     """For tasks in half precision, which the lattice is too wide for."""
     native = sorted({spec.dtype for spec in scene.task.inputs})
-    return [probe for dtype in native for probe in drifting(scene, dtype, native=True)]
+    drifts = [probe for dtype in native for probe in drifting(scene, dtype, native=True)]
+    if not drifts:
+        return []
+    parts = [probe for trial in trials(scene) for probe in trial]
+    return [*drifts, *parts, *swamped(scene)]
 
 
 def decide(evidence: Evidence) -> Finding:
@@ -76,25 +83,13 @@ def decide(evidence: Evidence) -> Finding:
         below = None
     exact = 0
     found: dict[Probe, Comparison] = {}
-    for probe in _drifts(evidence.scene):
-        if probe in evidence.observations and evidence.observations[probe].answered:
-            drifted = evidence.compare(probe)
-            if drifted.outcome == "value":
-                found[probe] = drifted
     for probe, observation in evidence.observations.items():
-        if probe.distribution not in (*LATTICES, *GAPS) or not observation.answered:
+        if not observation.answered:
             continue
-        on_lattice = evidence.compare_exact(probe) if probe.distribution in LATTICES else None
-        if on_lattice is not None:
-            exact += 1
-            if on_lattice.broken:
-                found[probe] = on_lattice
-        elif below is not None:
-            # Without a grade below the required one, what lies outside is another fault: values of
-            # one sign cancel in a variance.
-            beyond = evidence.compare_required(probe)
-            if beyond.outcome == "value" and beyond.beyond_worst_case:
-                found[probe] = beyond
+        comparison = _compared(evidence, probe, below is not None)
+        exact += comparison is not None and comparison.exact
+        if comparison is not None and comparison.broken:
+            found[probe] = comparison
     if found and (below is not None or evidence.compare(evidence.scene.ordinary).ok):
         probe = min(found, key=lambda p: (not found[p].exact, weight(p)))
         violation = replace(
@@ -108,6 +103,38 @@ def decide(evidence: Evidence) -> Finding:
         return below
     reason = f"{exact} runs with exact sums; the ordinary runs meet {evidence.grade}"
     return passed(CONTRACT, reason, probes=exact + 1)
+
+
+def _compared(evidence: Evidence, probe: Probe, below: bool) -> Comparison | None:
+    """What one run says of sums and factors; None if nothing.
+
+    Args:
+        below: the candidate is below the required grade. Else what lies outside a gap is another fault:
+            values of one sign cancel in a variance.
+    """
+    kind = probe.distribution
+    control = control_of(probe)
+    if control is not None and (control == probe or not _holds(evidence, control)):
+        return None
+    if kind in LATTICES or kind in PARTS.values():
+        exactly = evidence.compare_exact(probe)
+        if exactly is not None:
+            return exactly
+    if kind in DRIFTS.values() and probe in _in_half(evidence.scene):
+        drifted = evidence.compare(probe)
+        return drifted if drifted.outcome == "value" else None
+    if kind == SWAMPED or (below and (control is not None or kind in (*LATTICES, *GAPS))):
+        beyond = evidence.compare_required(probe)
+        return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None
+    return None
+
+
+def _holds(evidence: Evidence, probe: Probe) -> bool:
+    """Whether nothing is wrong where nothing can be lost."""
+    if probe not in evidence.observations or not evidence.observations[probe].answered:
+        return False
+    comparison = evidence.compare_exact(probe) or evidence.compare(probe)
+    return comparison.ok
 
 
 def _words(evidence: Evidence, comparison: Comparison) -> str:

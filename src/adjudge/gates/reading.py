@@ -14,7 +14,19 @@ from math import prod
 
 from adjudge.contract import Contract, Finding, Outcome, Scope, Violation
 from adjudge.gates.protocol import Comparison, Evidence, Scene
-from adjudge.inputs.levels import CANCELLING, DRIFTS, GAPS, LATTICES, SUBNORMAL, SUMS
+from adjudge.inputs.levels import (
+    ALONE,
+    CANCELLING,
+    DRIFTS,
+    GAPS,
+    LATTICES,
+    PARTS,
+    STEPS,
+    SUBNORMAL,
+    SUMS,
+    SWAMPED,
+    TENS,
+)
 from adjudge.observation import FINAL, Observation, Status
 from adjudge.probe import Probe
 
@@ -39,16 +51,19 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("distribution", "wrong-value"),
     ("weights", "wrong-value"),
 )
+#: What shows only in sums that are long enough.
+LOSING = (*PARTS.values(), *STEPS, SWAMPED, ALONE)
 #: Levels that belong to another gate than the rest of their factor.
 _LEVELS: dict[tuple[str, str], str] = {
     **{("distribution", name): "cancellation" for name in CANCELLING},
     **{
         ("distribution", name): "narrow-accumulator"
-        for name in (*LATTICES, *GAPS, *SUMS, *DRIFTS.values())
+        for name in (*LATTICES, *GAPS, *SUMS, *DRIFTS.values(), *LOSING, *TENS)
     },
     **{("distribution", name): "flushes-subnormal" for name in SUBNORMAL},
     ("schedule", "simultaneous"): "schedule-dependent",
     ("weights", "lattice"): "narrow-accumulator",
+    ("weights", "ones"): "narrow-accumulator",
 }
 
 
@@ -123,8 +138,8 @@ def unusual(scene: Scene, probe: Probe) -> tuple[str, ...]:
 def owner(scene: Scene, probe: Probe) -> str:
     """The gate to which a failure of this (reduced) probe belongs."""
     names = unusual(scene, probe)
-    if names and names[0] == "sizes" and probe.distribution in DRIFTS.values():
-        # A drift grows with the length of the sum: the size alone is harmless.
+    if names and names[0] == "sizes" and probe.distribution in (*DRIFTS.values(), *LOSING):
+        # A drift grows with the length of the sum, and a block needs another: the size is harmless.
         return _owner_of(probe, "distribution")
     return _owner_of(probe, names[0]) if names else "wrong-value"
 

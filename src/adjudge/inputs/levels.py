@@ -37,6 +37,24 @@ SUMS: tuple[str, ...] = ("sums-0", "sums-1", "sums-2", "squares-0")
 #: Values a little above one, with which a running sum of float16 (11 bits), or of bfloat16 (8), drifts:
 #: it drops the same share of nearly every term.
 DRIFTS: dict[str, str] = {"float16": "drift-11", "bfloat16": "drift-8"}
+#: A large part that comes first and is taken away last, with a little after the one and before the
+#: other: a running sum that is rounded anywhere in between to 8 bits ("parts-9-...") or to 11
+#: ("parts-12-...") loses the little; one rounded to either loses nothing of "parts-4-...". The number is
+#: the draw that holds it; the other draws hold ones, or ("flat") zeros.
+PARTS: dict[tuple[int, int, bool], str] = {
+    (bits, draw, flat): f"parts-{bits}-{draw}" + ("-flat" if flat else "")
+    for bits in (4, 9, 12)
+    for draw in (0, 1, 2)
+    for flat in (False, True)
+}
+#: One large value and many small ones, for sums of squares: together half a step more than a sum
+#: of 8 bits holds, and exact in 11 ("steps-9"), or more than one of 11 holds ("steps-12"). In
+#: "swamped" not even 256 squares together are half a step of 11 bits next to the large one, which is
+#: "alone" without them.
+STEPS: tuple[str, ...] = ("steps-9", "steps-12")
+SWAMPED, ALONE = "swamped", "alone"
+#: Positive values of ten bits, whose last one a bfloat16 lacks and a tf32 has.
+TENS: tuple[str, ...] = ("tens", "tens-turned")
 SUBNORMAL: tuple[str, ...] = ("subnormal", "subnormal-16")
 
 #: Every distribution, whichever gate asks for it.
@@ -47,6 +65,11 @@ ALL_DISTRIBUTIONS: tuple[str, ...] = (
     *GAPS,
     *SUMS,
     *DRIFTS.values(),
+    *PARTS.values(),
+    *STEPS,
+    SWAMPED,
+    ALONE,
+    *TENS,
     *SUBNORMAL,
 )
 
@@ -55,7 +78,8 @@ ALL_DISTRIBUTIONS: tuple[str, ...] = (
 STRUCTURED: frozenset[str] = frozenset(
     {
         *("zeros", "constant", "one-hot", "sorted", "alternating", "ties"),
-        *(*LATTICES, *GAPS, *SUMS, *DRIFTS.values()),
+        *(*LATTICES, *GAPS, *SUMS, *DRIFTS.values(), *PARTS.values(), *STEPS),
+        *(SWAMPED, ALONE, *TENS),
     }
 )
 

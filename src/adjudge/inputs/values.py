@@ -26,6 +26,21 @@ _SHORT = {
     "squares": np.array([9, 11, 13, 15], dtype=np.float64),
 }
 _SMALL_POSITIVE = np.array([0.0, 0.5, 1.0, 0.25])
+#: Values of ten bits of which eight, rounded or cut, leave too little: what is lost adds up.
+_TEN = 1.0 + np.array([0, 1, 2, 4], dtype=np.float64) * 2.0**-7 + 2.0**-9
+#: The large part and the little one, by the bits that their sum needs. A sum of 11 bits has steps of 4
+#: at 4096, of 8 bits steps of 4 at 512: under half a step is lost. All of the middle one, in any order
+#: of its terms, takes no more than 11 bits; of the first, no more than 8.
+_PARTS = {4: (8.0, 1.0), 9: (512.0, 1.0), 12: (4096.0, 1.5)}
+#: The one large value, the small ones, and how many zeros stand at the end, so that the sum of the
+#: squares of a multiple of 8 of them is half a step beyond a sum that 8 bits, or 11, hold.
+_STEPS = {
+    "steps-9": (64.0, 2.0, 3),
+    "steps-12": (128.0, 2.0, 1),
+    "swamped": (64.0, 11 * 2.0**-7, 0),
+}
+#: The axes along which values are summed, from the last, and the place on the others of what is summed.
+_AXES, _PLACE, _LEAST = 3, 2, 6
 
 
 def floats(stream: Stream, shape: Shape, kind: str, distribution: str, number: int = 0) -> Floats:
@@ -38,6 +53,10 @@ def floats(stream: Stream, shape: Shape, kind: str, distribution: str, number: i
         return _choice(table)(stream, count, shape).reshape(shape)
     if kind_of_sum == "drift":
         return _drifting(stream, shape, int(which)) if number == 0 else np.ones(shape)
+    if kind_of_sum == "parts":
+        return _in_parts(shape, which, number)
+    if distribution in _STEPS:
+        return _in_steps(shape, *_STEPS[distribution])
     if distribution in _BY_ROLE:
         first, tables = _BY_ROLE[distribution]
         return _choice(tables[(number + first) % 2])(stream, count, shape).reshape(shape)
@@ -93,6 +112,37 @@ def _drifting(stream: Stream, shape: Shape, bits: int) -> Floats:
     wanted = min(0.23 * unit, 0.5) / step
     steps = np.floor(wanted * (0.95 + 0.1 * stream.uniform(prod(shape))))
     drawn: Floats = (1.0 + np.maximum(steps, 1.0) * step).reshape(shape)
+    return drawn
+
+
+def _in_parts(shape: Shape, which: str, number: int) -> Floats:
+    """Zeros but for one line along each of the last axes: whatever axis is summed over, one line of it
+    holds large, little, zeros, little, -large. Lines cross where all of them are zero."""
+    bits, draw, *flat = which.split("-")
+    if number != int(draw):
+        return np.zeros(shape) if flat else np.ones(shape)
+    large, little = _PARTS[int(bits)]
+    drawn = np.zeros(shape)
+    for axis in range(max(0, len(shape) - _AXES), len(shape)):
+        if shape[axis] < _LEAST:
+            continue
+        others = range(len(shape) - _AXES, len(shape))
+        at: list[int | slice] = [
+            min(_PLACE, n - 1) if i in others and i != axis else slice(None)
+            for i, n in enumerate(shape)
+        ]
+        line = np.zeros(shape[axis])
+        line[[0, 1, -2, -1]] = large, little, little, -large
+        drawn[tuple(at)] += line  # [..., n]: the axes before are those of the batch
+    return drawn
+
+
+def _in_steps(shape: Shape, large: float, small: float, zeros: int) -> Floats:
+    """Every line of the last axis the same."""
+    drawn = np.full(shape, small)
+    if shape and shape[-1] >= _LEAST:
+        drawn[..., 0] = large
+        drawn[..., shape[-1] - zeros :] = 0.0
     return drawn
 
 
@@ -165,4 +215,6 @@ _BY_ROLE: dict[str, tuple[int, tuple[Floats, Floats]]] = {
     "lattice-turned": (1, (_WIDE, _SMALL)),
     "gap": (0, (_WIDE_POSITIVE, _SMALL_POSITIVE)),
     "gap-turned": (1, (_WIDE_POSITIVE, _SMALL_POSITIVE)),
+    "tens": (0, (_TEN, _SMALL_POSITIVE)),
+    "tens-turned": (1, (_TEN, _SMALL_POSITIVE)),
 }

@@ -312,6 +312,8 @@ class CaseBuilder:
                 reference = reference.to(arrays.torch_dtype(probe.dtype))
             if probe.weights == "lattice":
                 _put_on_lattice(reference)
+            if probe.weights == "ones":
+                _put_ones(reference)
         return reference
 
     def weights(
@@ -534,6 +536,13 @@ def _put_on_lattice(module: torch.nn.Module) -> None:
             elif tensor.is_floating_point():
                 drawn = values.small_integers(Stream(WEIGHT_SEED, number), tensor.shape)
                 tensor.copy_(torch.from_numpy(drawn))
+
+
+def _put_ones(module: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for tensor in module.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.fill_(1.0)
 
 
 def _keep_zeros(tied: Arguments, draws: list[Arguments]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Set
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,6 +15,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope
+from adjudge.gates.losing import DRAWS, EIGHT, steps, swamped, trials
 from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import State as ProbeState
 from adjudge.gates.reading import (
@@ -26,7 +27,7 @@ from adjudge.gates.reading import (
     unusual,
 )
 from adjudge.inputs.cotangents import SAME_VALUES
-from adjudge.inputs.levels import SUMS
+from adjudge.inputs.levels import SCALES, SUMS, TENS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
@@ -52,6 +53,9 @@ _VALUE_FREE = ("fill", "guard", "schedule", "config", "history", "process", "rep
 _VALUE_FREE_LAYOUTS = {
     "transposed", "sliced", "padded", "offset", "misaligned", "side-sliced", "channels-last", "far",
 }  # fmt: skip
+
+#: Significant bits of a float16.
+ELEVEN_BITS = 11
 
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
@@ -115,6 +119,8 @@ class Docket:
         self.builder = builder
         self.runner = runner
         self.grade = "none"
+        #: A run on which an accumulator was seen to lose part of a sum.
+        self.losing: Probe | None = None
         self.deadline = deadline
         self._asked = asked
         self.timings: dict[str, float] = {}
@@ -393,8 +399,7 @@ class Docket:
 
     def compare_exact(self, probe: Probe) -> Comparison | None:
         try:
-            oracle = self.oracle(probe)
-            return oracle.compare_exact(self._observations[probe]) if oracle.owes_bits else None
+            return self.oracle(probe).compare_exact(self._observations[probe])
         except OutsideDomain:
             return None
 
@@ -550,7 +555,8 @@ class Docket:
         ) and not self.scene.is_declared(Probe(sizes=probe.sizes))
 
     def settle_grade(self) -> None:
-        """Finds the strictest regime that the ordinary runs meet.
+        """Finds the strictest regime that the ordinary runs meet, and what is narrow in a candidate that
+        is below the required one, there or on runs made to show a narrow accumulator.
 
         A candidate convicted of a lower precision is convicted of that once; elsewhere only errors
         that no precision explains are another fault.
@@ -563,16 +569,74 @@ class Docket:
         ranks = [REGIMES.index(g) if g in REGIMES else len(REGIMES) for g in grades]
         worst = max(ranks)
         self.grade = REGIMES[worst] if worst < len(REGIMES) else "none"
-        if self.grade != "none" and worst > REGIMES.index(self.required):
-            self.grade = self._named(probes) or self.grade
+        below = worst > REGIMES.index(self.required)
+        asked = "narrow-accumulator" in self._asked
+        if (asked and (below or self._in_half())) or (below and self.grade != "none"):
+            self.grade = self._narrow_sums(probes) or (
+                self.grade if self.grade == "none" or not below else self._named(probes)
+            )
         # The grade is never widened by the reference's own error, a conviction is: only the latter
         # loosens what the rest is held to.
         if self.below_required() is not None:
             self.regime = LOOSEST
 
+    def _in_half(self) -> bool:
+        return self.oracle(self.scene.ordinary).dtype in (torch.float16, torch.bfloat16)
+
+    def _narrow_sums(self, probes: list[Probe]) -> str:
+        """The regime of accumulators that lose part of what they are fed, all of which is short; "" if
+        none is seen to. Which of them a sum tells that needs more than 8 bits, and no more than 11."""
+        redrawable = self.builder.by_name or not self.scene.task.parameters
+        told = lost = False
+        found: list[Sequence[Probe]] = [*trials(self.scene)] if redrawable else []
+        if self._in_half():
+            found.append(swamped(self.scene))
+        for trial in (*found, steps(self.scene)):
+            control, *harder = trial or (self.scene.ordinary,)
+            self.run(trial)
+            if not self._holds(control):
+                continue
+            for probe in filter(self._answers, harder):
+                if not self._loses(probe):
+                    # In half precision, one rounding to 8 bits shows only where the answer is exact.
+                    shows = not self._in_half() or self.compare_exact(probe) is not None
+                    told = told or (shows and self._tells(probe))
+                    continue
+                self.losing = self.losing or probe
+                if self._tells(probe):
+                    return "bf16xbf16"
+                lost = True
+        if not lost or told:
+            return "fp16xfp16" if lost else ""
+        own = {torch.float16: "fp16xfp16", torch.bfloat16: "bf16xbf16"}
+        # Of 11 bits or fewer. That it is of the task's own dtype is the most that is known.
+        return own.get(self.oracle(self.scene.ordinary).dtype) or (
+            self._first_of(NARROW_SUMS, probes, "sums") or LOOSEST
+        )
+
+    def _tells(self, probe: Probe) -> bool:
+        """Whether 11 bits hold every sum there, and 8 do not."""
+        try:
+            oracle = self.oracle(probe)
+        except OutsideDomain:
+            return False
+        return oracle.isolates_sums and EIGHT <= oracle.sum_bits <= ELEVEN_BITS
+
+    def _holds(self, probe: Probe) -> bool:
+        """Whether nothing is wrong on a run where nothing can be lost."""
+        if not self._answers(probe):
+            return False
+        return (self.compare_exact(probe) or self.compare_required(probe)).ok
+
+    def _loses(self, probe: Probe) -> bool:
+        exactly = self.compare_exact(probe)
+        if exactly is not None:
+            return exactly.broken
+        return self._isolates(probe) and _beyond(self.compare_required(probe))
+
     def _named(self, probes: list[Probe]) -> str:
-        """What is narrow in a candidate below the required grade: its accumulators, if it errs where
-        all that its sums read is short; else what they read. "" where no regime of that kind holds."""
+        """What is narrow in a candidate below the required grade whose accumulators have lost nothing
+        that was made to show it; the grade as it is where no regime of one kind holds."""
         isolating = [self._on_short_factors(name) for name in SUMS]
         self.run(isolating)
         for probe in isolating:
@@ -580,12 +644,36 @@ class Docket:
                 continue
             if _beyond(self.compare_required(probe)):
                 held = held_in(self._observations[probe])
-                return held or self._first_of(NARROW_SUMS, probes)
-        return self._first_of(NARROW_FACTORS, probes)
+                return held or self._first_of(NARROW_SUMS, probes, "sums") or self.grade
+        return self._first_of(self._factors(), probes, "factors") or self.grade
 
-    def _first_of(self, kinds: tuple[str, ...], probes: list[Probe]) -> str:
-        grades = [self.oracle(p).grade(self._observations[p], kinds) for p in probes]
-        return "" if "none" in grades else max(grades, key=kinds.index)
+    def _factors(self) -> tuple[str, ...]:
+        """Which regimes of NARROW_FACTORS come into question: one of 8 bits is told from those of 11 by
+        values of ten, one that float16 is used for by values beyond its range."""
+        tens = [replace(self.scene.ordinary, distribution=name) for name in TENS]
+        self.run(tens)
+        if any(self._lacks_tens(p) for p in tens if self._answers(p)):
+            return ("bf16xfp32",)
+        floats = [s for s in self.scene.task.inputs if s.dtype == "float32"]
+        beyond = [
+            replace(self.scene.ordinary, special=f"scaled:{max(SCALES)}@{i}")
+            for i in range(min(len(floats), DRAWS))
+        ]
+        self.run(beyond)
+        overflows = any(
+            self.compare_required(p).outcome == "class" for p in beyond if self._answers(p)
+        )
+        return ("fp16xfp32",) if overflows else NARROW_FACTORS
+
+    def _lacks_tens(self, probe: Probe) -> bool:
+        try:
+            return self.oracle(probe).exceeds(self._observations[probe], "tf32", "factors")
+        except OutsideDomain:
+            return False
+
+    def _first_of(self, names: tuple[str, ...], probes: list[Probe], narrow: str) -> str:
+        grades = [self.oracle(p).grade(self._observations[p], names, narrow) for p in probes]
+        return "" if "none" in grades else max(grades, key=names.index)
 
     def _on_short_factors(self, distribution: str) -> Probe:
         by_name = bool(self.scene.task.parameters) and self.builder.by_name
@@ -613,6 +701,30 @@ class Docket:
         `wrong-value` where nothing is summed or multiplied, or the former was not asked."""
         if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
             return None
+        return self._below_ordinarily() or self._below_where_lost()
+
+    def _below_where_lost(self) -> Finding | None:
+        """By the run on which an accumulator was seen to lose something."""
+        if self.losing is None:
+            return None
+        observation = self._observations[self.losing]
+        c = self.compare_exact(self.losing) or self.compare_required(self.losing)
+        violation = replace(
+            compared_violation(self.losing, observation, c),
+            signature="narrow",
+            message=f"sums are kept in less than float32: the precision met is {self.grade}",
+        )
+        return Finding(
+            gate=self._of_precision(self.losing),
+            outcome=Outcome.VIOLATION,
+            reason=violation.message,
+            scope=scope_of(self.scene, self.losing),
+            exact=True,
+            violation=violation,
+            probes=len(self._observations),
+        )
+
+    def _below_ordinarily(self) -> Finding | None:
         ordinary = self.scene.ordinary
         for probe in (ordinary, replace(ordinary, seed=1)):
             if not self._answers(probe):

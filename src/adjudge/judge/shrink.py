@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from adjudge.contract import Finding, Scope
+from adjudge.gates.losing import control_of
 from adjudge.gates.protocol import Gate
 from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
@@ -52,6 +53,9 @@ def still(docket: Docket, gate: Gate, probe: Probe, base: Probe) -> Finding | No
         # Fewer runs are looked at here than those that told the two apart.
         scene = replace(scene, by_size=gate.CONTRACT.identifier)
     companions = {probe, base, Probe(sizes=probe.sizes), *_baselines(probe)}
+    control = control_of(probe)
+    if control is not None:
+        companions.add(control)
     by_shape = gate.CONTRACT.identifier == "shape-dependent"
     if by_shape and probe == base and scene.native is not None:
         # A failure at the base itself is a matter of shape only if the declared shape is clean.

@@ -23,8 +23,6 @@ from adjudge.oracle.orders import Change, Orders
 from adjudge.oracle.regimes import (
     BF16,
     FP16,
-    NARROW_FACTORS,
-    NARROW_SUMS,
     REGIMES,
     Regime,
     regime,
@@ -116,6 +114,22 @@ class Oracle:
         return noise.holds and exactly.in_any_order(mode.met) and same
 
     @cached_property
+    def owed(self) -> list[Array]:
+        """Where every honest kernel gives the same bits on these very inputs, as the native reference
+        does: everywhere or nowhere in float32, element by element in half precision."""
+        nowhere = [np.zeros(leaf.data.shape, dtype=bool) for leaf in self.exact]
+        if self.dtype not in (torch.float16, torch.bfloat16):
+            return [~none for none in nowhere] if self.owes_bits else nowhere
+        mode = Lifted(self.dtype, exactly.Traced(self.dtype))
+        traced = self._lifted_run(mode)
+        if not exactly.traceable(mode.met):
+            return nowhere
+        return [
+            (t.data == e.data) & (n.data.astype(np.float64) == e.data.astype(np.float64))
+            for t, e, n in zip(traced, self.exact, self.native, strict=True)
+        ]
+
+    @cached_property
     def dtype(self) -> torch.dtype:
         """The float dtype that the reference computes in."""
         tensors = [t for _, t in self._arguments.tensors()]
@@ -193,14 +207,17 @@ class Oracle:
             return storage.through_bfloat16(observation, self.native, self.exact) or found
         return found
 
-    def compare_exact(self, observation: Observation) -> Comparison:
-        """One observation against the float64 answer, bit for bit.
+    def compare_exact(self, observation: Observation) -> Comparison | None:
+        """One observation against the float64 answer, bit for bit where that is owed; None where it is
+        nowhere.
 
         Raises:
             OutsideDomain: the reference does not answer.
         """
+        if not any(owed.any() for owed in self.owed):
+            return None
         found = comparing.metadata(observation, self.native, self._structure())
-        return found or comparing.exactly(observation, self.exact)
+        return found or comparing.exactly(observation, self.exact, self.owed)
 
     def flushed(self, observation: Observation, above: float = 0.0) -> tuple[int, int]:
         """(elements that are zero though they should be subnormal, elements that should be): where the
@@ -227,13 +244,16 @@ class Oracle:
             total += int(should.sum())
         return zero, total
 
-    def grade(self, observation: Observation, names: tuple[str, ...] = REGIMES) -> str:
+    def grade(
+        self, observation: Observation, names: tuple[str, ...] = REGIMES, narrow: str = ""
+    ) -> str:
         """The first regime whose envelope holds, "none" if none does. Never widened by the native
         reference's own error.
 
         Args:
-            names: the regimes that come into question, strictest first; of NARROW_FACTORS and
-                NARROW_SUMS only what they are named for.
+            names: the regimes that come into question, strictest first.
+            narrow: "factors" or "sums" takes of a regime only what NARROW_FACTORS and NARROW_SUMS are
+                named for.
 
         Raises:
             OutsideDomain: the reference does not answer.
@@ -241,19 +261,35 @@ class Oracle:
         if comparing.metadata(observation, self.native, self._structure()) is not None:
             return "none"
         for name in names:
-            found = self._regime(name)
-            if names is NARROW_FACTORS:
-                found = replace(found, name=f"{name}, factors", reads_sums=True)
-            if names is NARROW_SUMS:
-                found = replace(found, name=f"{name}, sums", store=self._regime("fp32").store)
-                found = replace(found, operand=0.0)
+            found = self._narrowed(name, narrow)
             verdict = comparing.Judgement(self, observation, found, widen=False).verdict()
             # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
             # one spread of the other.
-            fits = names is not NARROW_SUMS or verdict.rms <= 1.0 or name == names[-1]
+            fits = narrow != "sums" or verdict.rms <= 1.0 or name == names[-1]
             if verdict.ok and fits:
                 return name
         return "none"
+
+    def exceeds(self, observation: Observation, name: str, narrow: str) -> bool:
+        """Whether an error is larger than any that a regime's narrow part can make, see `grade`.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        if comparing.metadata(observation, self.native, self._structure()) is not None:
+            return False
+        found = self._narrowed(name, narrow)
+        verdict = comparing.Judgement(self, observation, found, widen=True).verdict()
+        return verdict.outcome == "value" and bool(verdict.beyond_worst_case)
+
+    def _narrowed(self, name: str, narrow: str) -> Regime:
+        found = self._regime(name)
+        if narrow == "factors":
+            return replace(found, name=f"{name}, factors", reads_sums=True)
+        if narrow == "sums":
+            store = self._regime("fp32").store
+            return replace(found, name=f"{name}, sums", store=store, operand=0.0)
+        return found
 
     @cached_property
     def isolates_sums(self) -> bool:
@@ -265,6 +301,11 @@ class Oracle:
     def sums(self) -> bool:
         """Whether the reference multiplies factors or adds up terms at all."""
         return self._reading.reads > 0
+
+    @property
+    def sum_bits(self) -> int:
+        """An accumulator of so many bits holds every sum of the reference, in any order."""
+        return self._reading.bits
 
     @cached_property
     def _reading(self) -> exactly.Reading:

@@ -7,6 +7,9 @@ does not, nor do operands cut to tf32.
 
 from __future__ import annotations
 
+from math import ceil, log2
+from typing import Any
+
 import torch
 
 from adjudge.oracle.regimes import Regime
@@ -18,6 +21,18 @@ _LIMIT = 2.0**24
 #: functions are not in it (a reciprocal may stand in for them), nor are convolutions (a transform may).
 _ARITHMETIC = frozenset(
     "add sub rsub mul square mm bmm mv dot addmm baddbmm sum cumsum scatter_add index_add".split()
+)
+
+
+#: Of the operations that move or select values, those that no comparison with a NaN misleads; and the
+#: functions of which `Traced` knows when they are exact.
+_CARRYING = frozenset(
+    "view _unsafe_view reshape transpose t permute expand squeeze unsqueeze slice select split "
+    "split_with_sizes unbind alias detach clone copy contiguous cat stack index_select gather where "
+    "masked_fill tril triu amax repeat _to_copy neg zeros ones full empty zeros_like ones_like "
+    "full_like empty_like new_zeros new_ones new_full new_empty arange fill zero lift_fresh logical_not "
+    "_softmax exp div scaled_dot_product_attention _scaled_dot_product_attention_math "
+    "_scaled_dot_product_flash_attention_for_cpu".split()
 )
 
 
@@ -48,18 +63,104 @@ class Exactness(Noise):
         return self.summed(y, magnitude, n)
 
 
+class Traced(Silence):
+    """Commits no error, and makes a NaN of every value that an honest kernel of half precision may give
+    other bits: what is no NaN in the end, every such kernel gives exactly.
+
+    Exact are sums that float32 holds in any order, whatever the half precision holds after it is rounded
+    to that, exp(0), and what is divided by a power of two.
+
+    Args:
+        native: the half precision.
+    """
+
+    def __init__(self, native: torch.dtype) -> None:
+        super().__init__()
+        self._native = native
+        self._unit = 0.0
+
+    def read(self, *operands: torch.Tensor) -> None:
+        self._unit = unit_of(*operands)
+
+    def applied(self, name: str, *operands: Any) -> torch.Tensor | None:
+        given = [x for x in operands if isinstance(x, torch.Tensor)]
+        if name == "exp":
+            return (given[0] == 0) | torch.isneginf(given[0])
+        if name == "div" and len(operands) == 2:
+            return _is_power(operands[1]) | (torch.as_tensor(operands[0]) == 0)
+        return None
+
+    def stored(self, y: torch.Tensor, c: float = 1.0) -> torch.Tensor:
+        return torch.where(y == y.to(self._native).to(y.dtype), y, torch.nan)
+
+    def summed(
+        self,
+        y: torch.Tensor,
+        magnitude: torch.Tensor,
+        n: int,
+        squares: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return self.stored(torch.where(magnitude <= _LIMIT * self._unit, y, torch.nan))
+
+    def contracted(
+        self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
+    ) -> torch.Tensor:
+        return self.summed(y, magnitude, n)
+
+
 class Reading(Silence):
     """Commits no error, and notes whether every factor and term has few enough bits for the narrowest
-    operand: then only an accumulator can lose some."""
+    operand: then only an accumulator can lose some; and how many bits hold every sum in any order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holds = True
         self.reads = 0
+        #: Of the largest sum of magnitudes, down to the last bit that any of its terms has.
+        self.bits = 0
+        self._unit = 0.0
 
     def read(self, *operands: torch.Tensor) -> None:
         self.reads += 1
         self.holds = self.holds and all(bool((x == x.bfloat16()).all()) for x in operands)
+        self._unit = unit_of(*operands)
+
+    def averages(self, n: int) -> None:
+        self._unit /= n
+
+    def summed(
+        self,
+        y: torch.Tensor,
+        magnitude: torch.Tensor,
+        n: int,
+        squares: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        finite = magnitude[magnitude.isfinite()]
+        if self._unit and finite.numel() and float(finite.max()):
+            self.bits = max(self.bits, ceil(log2(float(finite.max()) / self._unit)))
+        return y
+
+    def contracted(
+        self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
+    ) -> torch.Tensor:
+        return self.summed(y, magnitude, n)
+
+
+def unit_of(*operands: torch.Tensor) -> float:
+    """A power of two that all products of elements of the operands (of one: its elements) are multiples
+    of: the product of their lowest bits."""
+    unit = 1.0
+    for x in operands:
+        mantissa, exponent = torch.frexp(x[x.isfinite() & (x != 0)].double())
+        whole = torch.ldexp(mantissa, torch.tensor(53)).long()
+        lowest = torch.ldexp((whole & -whole).double(), exponent - 53)
+        unit *= float(lowest.min()) if lowest.numel() else 1.0
+    return unit
+
+
+def _is_power(divisor: Any) -> torch.Tensor:
+    mantissa, _ = torch.frexp(torch.as_tensor(divisor, dtype=torch.float64).abs())
+    return mantissa == 0.5
 
 
 def are_integers(x: torch.Tensor) -> bool:
@@ -70,3 +171,8 @@ def are_integers(x: torch.Tensor) -> bool:
 def in_any_order(met: set[str]) -> bool:
     """Whether the operations met leave an implementation no choice but the order."""
     return met <= EXACT | _ARITHMETIC
+
+
+def traceable(met: set[str]) -> bool:
+    """Whether `Traced` follows every operation met: they carry a NaN on, or move values."""
+    return met <= _CARRYING | _ARITHMETIC

@@ -94,7 +94,9 @@ class Lifted(Uncompiled):  # type: ignore[no-untyped-call]
         if name in _EXACT:
             return func(*args, **kwargs)
         if name in rules.FUNCTIONS:
-            return self._noisy(func(*args, **kwargs), rules.FUNCTIONS[name])
+            out = self._noisy(func(*args, **kwargs), rules.FUNCTIONS[name])
+            kept = self._noise.applied(name, *args)
+            return out if kept is None else torch.where(kept, out, torch.nan)
         return self._composite(func, name, args, kwargs)
 
     def _composite(

@@ -70,6 +70,13 @@ class Noise:
     def read(self, *operands: Tensor) -> None:
         """Told of what a contraction or a sum reads."""
 
+    def averages(self, n: int) -> None:
+        """Told that the sum of what was read last is divided by n."""
+
+    def applied(self, name: str, *operands: Any) -> Tensor | None:
+        """Told of what a function is applied to; where its result is kept, or None for everywhere."""
+        return None
+
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
         return _kept(torch.addcmul(y, y, self.unit(y), value=c * self.regime.store), y)
@@ -160,6 +167,8 @@ def _sum(noise: Noise, op: Any, x: Tensor, dims: Any = None, *rest: Any, **kw: A
     args = (dims, *rest) if dims is not None or rest else ()
     kw = {k: v for k, v in kw.items() if k != "dtype"}
     noise.read(x)
+    if op in (aten.mean.default, aten.mean.dim):
+        noise.averages(_count(x, dims))
     squares = op(x * x, *args, **kw) if noise.regime.reads_sums else None
     return noise.summed(op(x, *args, **kw), op(x.abs(), *args, **kw), _count(x, dims), squares)
 
@@ -189,7 +198,9 @@ def _exponential(noise: Noise, op: Any, x: Tensor) -> Tensor:
     """Hardware has powers of two: the product with log2(e), itself a rounded number, is rounded before
     the power is taken, which costs |x| roundings (33 units in the last place at x = 88, recorded on an
     H200)."""
-    return noise.stored(op(noise.stored(x, 1.25)), FUNCTIONS["exp"])
+    y = noise.stored(op(noise.stored(x, 1.25)), FUNCTIONS["exp"])
+    kept = noise.applied("exp", x)
+    return y if kept is None else torch.where(kept, y, torch.nan)
 
 
 SPECIAL: dict[Any, Callable[..., Any]] = {

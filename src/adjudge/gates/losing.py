@@ -1,0 +1,128 @@
+"""The probes on which a sum that is rounded on the way, once a term or once a block, loses a part.
+
+They come in threes that differ in one number, how many bits the sum needs: none of them is lost by an
+accumulator of 8 bits or more in the first, which says that the rest of the kernel is in order there;
+one of 8 bits loses a part of the second, and one of 11 bits of the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from adjudge.gates.protocol import Scene
+from adjudge.inputs.levels import ALONE, PARTS, STEPS, SWAMPED
+from adjudge.probe import Probe
+from adjudge.task import Symbol, TensorSpec, merged
+
+#: A sum so long is one of two blocks of 256, the largest that kernels take at once; a power of two, so
+#: that a mean over it is exact. It is halved while the inputs have more elements than that: a square
+#: product of half the length takes the interpreter half a second.
+LENGTH, LARGEST = 512, 1 << 17
+#: The small squares of so many are together 1.5 percent of the large one; the roundings of half
+#: precision and those of float32 sums, at worst, half of what is left of that in a root.
+SWAMPED_LENGTH = 8192
+#: Sizes that are made so long, one at a time, and float inputs that may hold the parts.
+MOST, DRAWS = 3, 3
+#: Bits that the three sums need.
+CONTROL, EIGHT, ELEVEN = 4, 9, 12
+
+_LEVELS = {name: key for key, name in PARTS.items()}
+
+
+class Trial(NamedTuple):
+    control: Probe
+    eight: Probe
+    eleven: Probe
+
+
+def trials(scene: Scene) -> list[Trial]:
+    """For each size that may be summed over, with each way to hold the other inputs."""
+    floats = [spec for spec in scene.task.inputs if _is_float(spec)]
+    weights = "ones" if scene.task.parameters else "seeded"
+    found = []
+    for sizes, draw in _longer(scene, floats):
+        # With all queries and keys zero, attention is the mean of its values.
+        for flat in (False, True) if len(floats) > 2 else (False,):
+            plain = replace(scene.ordinary, weights=weights).at(sizes)
+            found.append(
+                Trial(
+                    *(
+                        replace(plain, distribution=PARTS[bits, draw, flat])
+                        for bits in (CONTROL, EIGHT, ELEVEN)
+                    )
+                )
+            )
+    return found
+
+
+def steps(scene: Scene) -> Trial:
+    """The same for sums of squares, which cannot cancel."""
+    return Trial(*(replace(scene.ordinary, distribution=name) for name in (ALONE, *STEPS)))
+
+
+def swamped(scene: Scene) -> list[Probe]:
+    """For sums of squares of a single input, the last axis of which is made long: one block after the
+    other is lost, and the answer shows that in half precision too. The control comes first."""
+    floats = [spec for spec in scene.task.inputs if _is_float(spec)]
+    if len(scene.task.inputs) != 1 or len(floats) != 1 or not floats[0].shape:
+        return []
+    last = (floats[0].name, len(floats[0].shape) - 1)
+    for symbol in scene.task.symbols:
+        if last in symbol.axes and not symbol.init_args:
+            sizes = merged(dict(scene.discovery.base), **{symbol.name: SWAMPED_LENGTH})
+            if _elements(scene, sizes) <= LARGEST:
+                long = scene.ordinary.at(sizes)
+                return [replace(long, distribution=name) for name in (ALONE, SWAMPED)]
+    return []
+
+
+def control_of(probe: Probe) -> Probe | None:
+    """The probe of the same trial on which nothing is lost; None for one that is no trial's."""
+    if probe.distribution in (*STEPS, SWAMPED, ALONE):
+        return replace(probe, distribution=ALONE)
+    level = _LEVELS.get(probe.distribution)
+    if level is None:
+        return None
+    return replace(probe, distribution=PARTS[CONTROL, level[1], level[2]])
+
+
+def _longer(scene: Scene, floats: list[TensorSpec]) -> Iterator[tuple[dict[str, int], int]]:
+    """Sizes with one of them long, and the number of the draw that holds the parts."""
+    base = dict(scene.discovery.base)
+    paths = [spec.name for spec in floats[:DRAWS]]
+    held = {s.name: [paths.index(p) for p, _ in s.axes if p in paths] for s in scene.task.symbols}
+    # What two inputs have in common may be contracted; an axis of one alone is not.
+    shared = [s for s in scene.task.symbols if len(held[s.name]) > 1 or (s.init_args and s.axes)]
+    candidates = shared or [s for s in scene.task.symbols if held[s.name]]
+    for symbol in sorted(candidates, key=lambda s: _from_the_end(s, floats))[:MOST]:
+        if not held[symbol.name]:
+            continue
+        length = LENGTH
+        while length > base[symbol.name]:
+            sizes = merged(base, **{symbol.name: length})
+            if _elements(scene, sizes) <= LARGEST:
+                yield sizes, held[symbol.name][-1]
+                break
+            length //= 2
+
+
+def _elements(scene: Scene, sizes: dict[str, int]) -> int:
+    """Elements of all inputs at these sizes."""
+    moved = {axis: sizes[s.name] for s in scene.task.symbols for axis in s.axes}
+    return sum(
+        prod(moved.get((spec.name, i), n) for i, n in enumerate(spec.shape))
+        for spec in scene.task.inputs
+    )
+
+
+def _from_the_end(symbol: Symbol, floats: list[TensorSpec]) -> int:
+    """How far the symbol's axes are from the last one, at least."""
+    ranks = {spec.name: len(spec.shape) for spec in floats}
+    return min((ranks[p] - axis for p, axis in symbol.axes if p in ranks), default=99)
+
+
+def _is_float(spec: TensorSpec) -> bool:
+    return spec.dtype.startswith(("float", "bfloat"))
