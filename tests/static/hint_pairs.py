@@ -84,6 +84,24 @@ PAIRS: list[tuple[str, str, str, str]] = [
         forward("globals()['N'] = globals().get('N', 0) + 1\nreturn x * 2"),
         forward("sizes = dict(N=1)\nsizes['N'] += 1\nreturn x * sizes['N']"),
     ),
+    (
+        "a counter by another name of self",
+        "keeps-state",
+        forward("s = self\ns.n += 1\nreturn x * 2", "self.n = 0"),
+        forward("s = torch.Size(x.shape)\nreturn x * 2 + s.numel()", "self.n = 0"),
+    ),
+    (
+        "a counter of the type",
+        "keeps-state",
+        forward("type(self).n += 1\nreturn x * 2"),
+        forward("return x * type(self).n"),
+    ),
+    (
+        "a loop over values",
+        "reads-values",
+        forward("while x.sum() > 3:\n    return x * 2\nreturn double(x)"),
+        forward("n = x.shape[0]\nwhile n > 3:\n    n //= 2\nreturn double(x, n)"),
+    ),
     # Addresses.
     ("an address by a sum", "pointer-key", answered("getattr(x, 'data' + '_ptr')()"), ALIGNED),
     (

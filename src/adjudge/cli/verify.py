@@ -38,7 +38,8 @@ def verify(
     Parameters
     ----------
     candidate
-        File that defines ModelNew. It runs in a sandboxed process only.
+        File that defines ModelNew. It runs in a sandboxed process only. In the interpreter, compilers
+        that are present are asked too: a kernel that none accepts for any chip is a violation.
     reference
         File that defines Model, get_inputs and get_init_inputs; reference.py beside the candidate if
         not given. It is trusted, and executed here.

@@ -16,6 +16,7 @@ from adjudge.contract import Finding, Outcome, Scope, Violation
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.machine import refusals
 from adjudge.judge.runner import Runner
+from adjudge.judge.scout import NATIVE_ELEMENTS
 from adjudge.observation import Observation
 from adjudge.probe import Probe, sizes_of
 from adjudge.program import OutsideDomain, Program
@@ -53,7 +54,8 @@ def launches_at_native(
 ) -> tuple[Launch, ...]:
     """What is launched at the declared sizes; nothing where that cannot be recorded here."""
     task = program.task
-    if sum(prod(s.shape) for s in (*task.inputs, *task.parameters)) > DRY_ELEMENTS:
+    # Drawing more takes longer than all other runs of a verdict together.
+    if sum(prod(s.shape) for s in (*task.inputs, *task.parameters)) > NATIVE_ELEMENTS:
         return ()
     try:
         return recorded(builder, Probe(sizes=sizes_of(task.native)), runner).launches
@@ -75,7 +77,11 @@ def held(
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None, ()
     declared = [chip(name) for name in program.task.declared.resources.chips]
+    unasked = (
+        "Triton's compiler was not asked: no launch could be recorded here at the declared sizes"
+    )
     built, notes = refusals(source, launches, CHIPS, isolation=isolation)
+    notes = (*notes, unasked) if source.kernels and not launches else notes
     groups: dict[tuple[str, str], list[Built]] = {}
     for one in built:
         groups.setdefault(one.title, []).append(one)

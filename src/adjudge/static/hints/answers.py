@@ -79,7 +79,7 @@ def _answers(statement: ast.stmt) -> Iterator[ast.AST]:
     yield from ast.walk(statement)
 
 
-def _branches_away(node: ast.If) -> bool:
+def _branches_away(node: ast.If | ast.While) -> bool:
     return any(
         isinstance(n, ast.Return) and n.value is not None
         for branch in (node.body, node.orelse)
@@ -168,7 +168,9 @@ def _is_sizes(node: ast.AST) -> bool:
 def reads_values(source: Source) -> Found:
     """Another computation for inputs that look special: the answer depends on more than was asked."""
     for node in source.host:
-        if not isinstance(node, (ast.If, ast.IfExp, ast.Call)) or not source.in_a_call(node):
+        if not isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Call)) or not source.in_a_call(
+            node
+        ):
             continue
         if isinstance(node, ast.Call):
             if source.names.paths(node.func) & _DIGESTS and _takes_bytes_of_a_tensor(node):
@@ -176,7 +178,7 @@ def reads_values(source: Source) -> Found:
             continue
         away = (
             _branches_away(node)
-            if isinstance(node, ast.If)
+            if isinstance(node, (ast.If, ast.While))
             else isinstance(next(source.above(node), None), ast.Return)
         )
         if away and _asks_for_values(source, node.test):

@@ -162,6 +162,17 @@ def _is_moved(target: ast.expr, value: ast.expr) -> bool:
     return ast.unparse(value) == ast.unparse(target)
 
 
+def _is_self(source: Source, name: str) -> bool:
+    """Whether it is another name for self."""
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
+        for node in source.host
+    )
+
+
 def _is_kept(source: Source, target: ast.expr, value: ast.expr | None = None) -> bool:
     """Whether a target outlives the call: an attribute of self, an entry of a container there or in
     the module; not where the value was there before."""
@@ -177,6 +188,10 @@ def _is_kept(source: Source, target: ast.expr, value: ast.expr | None = None) ->
             in_default = function is not None and name in _with_defaults(function)
             return in_default or is_of_the_module(source, name)
         case ast.Subscript(value=ast.Call(func=ast.Name(id="globals"), args=[])):
+            return True
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id="self")])):
+            return True
+        case ast.Attribute(value=ast.Name(id=name)) if _is_self(source, name):
             return True
         case ast.Attribute(value=ast.Name(id=name)):
             # An attribute of a class or function that the module defines.
