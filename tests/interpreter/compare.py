@@ -26,7 +26,9 @@ Differences = dict[str, dict[str, int]]
 
 def differences() -> Differences:
     """Operation -> elements of another class (NaN, either infinity, zero by sign; for integers any
-    other value) and the largest distance of finite ones in units of the last place."""
+    other value) and the largest distance of finite ones in units of the last place; of matrix products
+    in those of the largest element, since a sum that cancels hangs on the order of its terms, which is
+    the processor's."""
     from adjudge.worker import interpreter
     from adjudge.worker.interpreter import Options, Unsupported, session
 
@@ -57,9 +59,15 @@ def _compared(op: Operation, ours: torch.Tensor, theirs: torch.Tensor) -> dict[s
         return {"classes": wrong} if wrong else {}
     one, other = _classes(a), _classes(b)
     wrong = int((one != other).sum())
-    bits = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
-    steps = (a.view(bits).long() - b.view(bits).long()).abs().numpy()
-    ulps = int(np.where((one == 0) & (other == 0), steps, 0).max())
+    finite = (one == 0) & (other == 0)
+    if op.name.startswith("dot"):
+        gap = np.where(finite, (a.double() - b.double()).numpy(), 0.0)
+        largest = np.abs(np.where(finite, b.double().numpy(), 0.0)).max()
+        ulps = int(np.ceil(np.abs(gap).max() / (largest * torch.finfo(dtype).eps)))
+    else:
+        bits = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
+        steps = (a.view(bits).long() - b.view(bits).long()).abs().numpy()
+        ulps = int(np.where(finite, steps, 0).max())
     found = {"classes": wrong, "ulps": ulps}
     return {name: count for name, count in found.items() if count}
 
