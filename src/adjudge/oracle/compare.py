@@ -165,7 +165,9 @@ class Judgement:
         self._excluded += int((~definite).sum())
         wrong, reason = definite & (theirs != truth), ""
         if wrong.any():
-            wrong = wrong & ~admitted(self._oracle.orders, index, theirs)
+            # An infinity is no finite number in any order; a NaN may be one behind a maximum.
+            free = admitted(self._oracle.orders, index, theirs) & ((theirs != 0) | (truth == 1))
+            wrong = wrong & ~free
         if not wrong.any() and self._oracle.signs_zero:
             zero = (native == 0) & (exact == 0) & (got == 0)
             signed = np.signbit(native) == np.signbit(exact)
