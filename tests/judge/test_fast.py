@@ -10,6 +10,7 @@ from adjudge.contract import Outcome, Standing, Verdict
 from adjudge.contracts.waivers import load
 from adjudge.frontends import kernelbench
 from adjudge.judge import fast
+from adjudge.judge.replay import replay
 from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
 
@@ -26,7 +27,10 @@ def test_it_ends_with_the_first_violation(zygote: Zygote) -> None:
     (finding,) = verdict.violations
     assert finding.gate == "shape-dependent"
     assert finding.violation is not None
-    assert finding.violation.replay
+    program, candidate = kernelbench.load(SOFTMAX / "broken.py", SOFTMAX / "reference.py")
+    again = replay(finding.violation.replay, program, candidate, Options(zygote=zygote))
+    assert again.finding is not None
+    assert again.same_inputs
     others = {f.gate: f.outcome for f in verdict.findings if f.reason == fast.LEFT_OUT}
     assert len(others) == len(verdict.findings) - 1
     assert set(others.values()) == {Outcome.NOT_APPLICABLE}
