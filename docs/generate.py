@@ -186,6 +186,9 @@ def generated() -> dict[Path, str]:
     files[HERE / "audits" / "README.md"] = runpy.run_path(str(HERE / "audits" / "page.py"))[
         "page"
     ]()
+    fla = runpy.run_path(str(HERE / "audits" / "fla_page.py"))
+    if fla["RECORD"].exists():
+        files[HERE / "audits" / "fla-backward.md"] = fla["page"]()
     files[HERE / "faults.md"] = runpy.run_path(str(HERE / "fault_page.py"))["page"]()
     measured = classes.measured()
     for name in classes.CLASSES:
