@@ -442,7 +442,8 @@ class Docket:
                     "precision judge them at smaller sizes",
                 )
             overflown = lenient and found.outcome == "class" and self.grade.startswith("fp16")
-            if overflown and probe.special == "none" and oracle.outgrows_float16:
+            large = probe.special.startswith(("none", "scaled", "huge"))
+            if overflown and large and oracle.outgrows_float16:
                 return Comparison(
                     outcome="undecided",
                     reason="a float16 overflows there, and is what the candidate is convicted of",
