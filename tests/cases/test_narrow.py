@@ -133,3 +133,49 @@ def test_a_float16_task_keeps_its_sums_in_float32(
     finding = verdict.findings[1]
     expected = Outcome.PASS if narrow is WIDE else Outcome.VIOLATION
     assert finding.outcome is expected, finding
+
+
+#: A product, and attention, whose sums are kept in `ACC` from block to block.
+BLOCKS = """
+def product(a, b):
+    total = torch.zeros(*a.shape[:-1], b.shape[-1], dtype=ACC)
+    for k in range(0, a.shape[-1], BLOCK):
+        part = a[..., k : k + BLOCK].float() @ b[..., k : k + BLOCK, :].float()
+        total = (total.float() + part).to(ACC)
+    return total.to(a.dtype)
+"""
+BLOCKED = {
+    "matmul": ("a, b", "product(a, b)", "torch.randn(8, 160).half(), torch.randn(160, 8).half()"),
+    "attention": (
+        "q, k, v",
+        "product(torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1), v)",
+        "torch.randn(1, 64, 16).half(), torch.randn(1, 64, 16).half(), torch.randn(1, 64, 16).half()",
+    ),
+}
+
+
+@pytest.mark.parametrize("operation", BLOCKED)
+@pytest.mark.parametrize(
+    ("accumulator", "block", "grade"),
+    [("float16", 64, "fp16xfp16"), ("bfloat16", 256, "bf16xbf16"), ("float32", 32, "")],
+)
+def test_a_sum_rounded_once_a_block_is_named(
+    zygote: Zygote,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    accumulator: str,
+    block: int,
+    grade: str,
+) -> None:
+    monkeypatch.setitem(OPERATIONS, operation, BLOCKED[operation])
+    narrow = BLOCKS.replace("ACC", f"torch.{accumulator}").replace("BLOCK", str(block))
+    program, candidate = kernelbench.from_source(
+        source("Model", operation, WIDE), source("ModelNew", operation, narrow), "blocks"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    convicted = [finding.gate for finding in verdict.violations]
+    assert convicted == (["narrow-accumulator"] if grade else []), verdict.findings
+    if grade:
+        assert verdict.grade == grade
+        assert verdict.violations[0].exact

@@ -303,6 +303,11 @@ class Oracle:
         return self._reading.reads > 0
 
     @property
+    def outgrows_float16(self) -> bool:
+        """Whether what is summed or multiplied, or a sum in some order, is beyond a float16."""
+        return self._reading.largest > torch.finfo(torch.float16).max
+
+    @property
     def sum_bits(self) -> int:
         """An accumulator of so many bits holds every sum of the reference, in any order."""
         return self._reading.bits

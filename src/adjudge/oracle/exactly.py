@@ -118,15 +118,24 @@ class Reading(Silence):
         self.reads = 0
         #: Of the largest sum of magnitudes, down to the last bit that any of its terms has.
         self.bits = 0
+        #: The largest sum of magnitudes, or value that a sum or a product is made of.
+        self.largest = 0.0
         self._unit = 0.0
 
     def read(self, *operands: torch.Tensor) -> None:
         self.reads += 1
         self.holds = self.holds and all(bool((x == x.bfloat16()).all()) for x in operands)
+        for x in operands:
+            self._meet(x)
         self._unit = unit_of(*operands)
 
     def averages(self, n: int) -> None:
         self._unit /= n
+
+    def _meet(self, x: torch.Tensor) -> None:
+        finite = x[x.isfinite()].abs()
+        if finite.numel():
+            self.largest = max(self.largest, float(finite.max()))
 
     def summed(
         self,
@@ -135,6 +144,7 @@ class Reading(Silence):
         n: int,
         squares: torch.Tensor | None = None,
     ) -> torch.Tensor:
+        self._meet(magnitude)
         finite = magnitude[magnitude.isfinite()]
         if self._unit and finite.numel() and float(finite.max()):
             self.bits = max(self.bits, ceil(log2(float(finite.max()) / self._unit)))
