@@ -1,0 +1,342 @@
+"""Tasks for the judge: every member of `gated_recurrence` as reference, candidate and contract.
+
+A reference is the member's attention form over the whole sequence, in plain torch; the candidate is the
+public function. Both are the recurrence: `test_judged.py` holds references against the naive loops.
+Gates and rates are made of raw inputs inside both, and the keys of a delta rule are normalised, so that
+whatever finite values the judge draws lie within the member's domain.
+
+Not the loop itself: its error is another. A state that is erased again and again keeps its relative
+precision in the loop, and in no form that takes tokens together, as every training kernel does: there
+`S + Kᵀ U` cancels. See docs/design/recurrence.md.
+
+Letters of shapes: B batch, T tokens, H heads, G value heads, K and V channels.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: How sequences lie in memory: one to a row of the batch, or packed into one row.
+FORMS = ("dense", "packed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One member, by what sets its recurrence and its call apart."""
+
+    name: str
+    #: Raw inputs beyond q, k and v, by the letters of their shapes.
+    raw: Mapping[str, str] = field(default_factory=dict)
+    #: Arguments of the operation that are made of raw inputs, in order: name -> expression. A key comes
+    #: first.
+    made: Mapping[str, str] = field(default_factory=dict)
+    #: Lines that bind what is written for every token, of the arguments `[B, G, T, ...]` by name, and of
+    #: the sequence x.
+    solved: str = ""
+    #: What is written, `Σ yᵀ u`, as names of y `[B, G, T, K]` and u `[B, G, T, V]`.
+    writes: tuple[tuple[str, str], ...] = (("k", "u"),)
+    #: Whether the native kernels take it.
+    native: bool = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("q", "k", "v", *self.raw)
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """Arguments of the operation beyond q, k and v."""
+        return tuple(name for name in self.made if name != "k")
+
+    @property
+    def by_channel(self) -> bool:
+        """Whether each channel of a key has a gate of its own."""
+        return self.raw.get("f") == "BTGK"
+
+
+_KEY = {"k": "unit(k)"}
+_GATE = {"g": "F.logsigmoid(f.float())"}
+_RATE = {"beta": "torch.sigmoid(r.float())"}
+_VALUES = (("k", "v"),)
+_DELTA = "u = solve(beta * x.earlier(k, k), beta * (v - x.read(k)))"
+
+MEMBERS: tuple[Member, ...] = (
+    Member(name="linear_attention", writes=_VALUES, native=True),
+    Member(
+        name="retention",
+        raw={"f": "G"},
+        made={"log_decay": "F.logsigmoid(f.float())"},
+        writes=_VALUES,
+        native=True,
+    ),
+    Member(name="simple_gla", raw={"f": "BTG"}, made=_GATE, writes=_VALUES, native=True),
+    Member(name="gla", raw={"f": "BTGK"}, made=_GATE, writes=_VALUES),
+    Member(name="delta_rule", raw={"r": "BTG"}, made=_KEY | _RATE, solved=_DELTA, native=True),
+    Member(
+        name="gated_delta_rule",
+        raw={"f": "BTG", "r": "BTG"},
+        made=_KEY | _GATE | _RATE,
+        solved=_DELTA,
+        native=True,
+    ),
+    Member(name="kda", raw={"f": "BTGK", "r": "BTG"}, made=_KEY | _GATE | _RATE, solved=_DELTA),
+    Member(
+        name="gated_delta_rule_2",
+        raw={"f": "BTGK", "e": "BTGK", "r": "BTGV"},
+        made=_KEY | _GATE | {"b": "torch.sigmoid(e.float())", "w": "torch.sigmoid(r.float())"},
+        solved="u = solve(x.earlier(b * k, k), w * v - x.read(b * k))",
+    ),
+    Member(
+        name="rwkv7",
+        raw={"f": "BTGK", "d": "BTGK", "r": "BTGK"},
+        made=_GATE | {"a": "-unit(d)", "b": "unit(d) * torch.sigmoid(r.float())"},
+        solved="u = solve(-x.before(a, b), x.read_before(a) + x.before(a, k) @ v)",
+        writes=(("b", "u"), ("k", "v")),
+    ),
+)
+BY_NAME = {member.name: member for member in MEMBERS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What a reference draws: the dtype of q, k and v (all else is float32), and sizes."""
+
+    dtype: str
+    tokens: int
+    batch: int
+    heads: int
+    group: int
+    key: int
+    value: int
+
+
+#: Two chunks and two tokens.
+PORTABLE = Point(dtype="float32", tokens=130, batch=2, heads=1, group=2, key=16, value=8)
+#: With a gate a channel the attention form has T² K elements.
+BY_CHANNEL = Point(dtype="float32", tokens=98, batch=2, heads=1, group=2, key=8, value=8)
+#: The kernels' own head size; three chunks and eight tokens.
+NATIVE = Point(dtype="bfloat16", tokens=200, batch=1, heads=1, group=2, key=128, value=128)
+
+_IMPORTS = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+"""
+
+# Smooth where a vector vanishes, as the field's layers have it.
+_UNIT = """
+def unit(x):
+    x = x.float()
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+"""
+
+_SOLVE = """
+def inverse(m):
+    \"\"\"(I + m)^-1 of strictly lower triangular m, by halves; the size is a power of two.\"\"\"
+    half = m.shape[-1] // 2
+    if not half:
+        return torch.ones_like(m)
+    a, d = inverse(torch.stack([m[..., :half, :half], m[..., half:, half:]]))
+    lower = torch.cat([-(d @ m[..., half:, :half] @ a), d], -1)
+    return torch.cat([F.pad(a, (0, half)), lower], -2)
+
+
+def solve(m, y):
+    size = m.shape[-1]
+    more = (1 << max(size - 1, 0).bit_length()) - size
+    return inverse(F.pad(m, (0, more, 0, more)))[..., :size, :size] @ y
+"""
+
+_SEQUENCE = """
+class Sequence:
+    \"\"\"Decays between the tokens of a sequence: g [B, G, T, 1 or K]; s [B, G, K, V] is its first state.\"\"\"
+
+    def __init__(self, g, s):
+        size = g.shape[-2]
+        lower = torch.ones(size, size, dtype=torch.bool, device=g.device).tril()
+        # Sums over the tokens after j, up to i, each on its own: no difference loses a weak gate.
+        terms = g.unsqueeze(-2).expand(*g.shape[:-1], size, g.shape[-1])
+        sums = terms.masked_fill(~lower.tril(-1)[..., None], 0.0).cumsum(-3)
+        self.decay = sums.exp().masked_fill(~lower[..., None], 0.0)  # [B, G, i, j, 1 or K]
+        self.decay_before = F.pad(self.decay[..., :-1, :, :], (0, 0, 0, 0, 1, 0))
+        self.total = g.cumsum(-2).exp()
+        self.s = s
+
+    def _pairs(self, x, y, decay):
+        if decay.shape[-1] == 1:
+            return (x @ y.mT) * decay.squeeze(-1)
+        return (x.unsqueeze(-2) * y.unsqueeze(-3) * decay).sum(-1)
+
+    def upto(self, x, y):
+        \"\"\"What x of a token reads of what is written by y of it and of earlier ones.\"\"\"
+        return self._pairs(x, y, self.decay)
+
+    def earlier(self, x, y):
+        \"\"\"The same of earlier ones alone.\"\"\"
+        return self.upto(x, y).tril(-1)
+
+    def before(self, x, y):
+        \"\"\"The same, before the token's own decay.\"\"\"
+        return self._pairs(x, y, self.decay_before)
+
+    def read(self, x):
+        return _read(x, self.total, self.s)
+
+    def read_before(self, x):
+        return _read(x, F.pad(self.total[..., :-1, :], (0, 0, 1, 0), value=1.0), self.s)
+
+    def end(self, *writes):
+        \"\"\"The last state, of pairs y, u.\"\"\"
+        if not self.total.shape[-2]:
+            return self.s
+        kept = self.total[..., -1:, :].mT * self.s
+        return kept + sum((self.decay[..., -1, :, :] * y).mT @ u for y, u in writes)
+
+
+def _read(x, decay, s):
+    return decay * (x @ s) if decay.shape[-1] == 1 else (decay * x) @ s
+"""
+
+_RECUR = """
+def recur(q, k, v, s{parameters}):
+    group = v.shape[2] // q.shape[2]
+    q, k = (x.float().repeat_interleave(group, 2) for x in (q, k))
+    q, v, s = q * q.shape[-1] ** -0.5, v.float(), s.float()
+{gate}    {names} = (t.transpose(1, 2) for t in ({operands}))
+    x = Sequence(g, s)
+{solved}    o = x.read(q) + {read}
+    return o.transpose(1, 2), x.end({writes})
+"""
+
+_DENSE = """
+o, final = recur({arguments})
+return o.to(q.dtype), final
+"""
+
+_PACKED = """
+if q.shape[0] != 1:
+    raise ValueError("packed sequences lie in one row")
+parts = [
+    recur({arguments})
+    for n, (i, j) in enumerate(itertools.pairwise(offsets.tolist()))
+]
+o, final = (torch.cat(found, axis) for found, axis in zip(zip(*parts), (1, 0)))
+return o.to(q.dtype), final
+"""
+
+
+def point_of(member: Member) -> Point:
+    """The point of the portable path."""
+    return BY_CHANNEL if member.by_channel else PORTABLE
+
+
+def reference(member: Member, form: str, point: Point | None = None) -> str:
+    """Source of `Model`, `get_inputs` and `get_init_inputs`."""
+    point = point or point_of(member)
+    imports = _IMPORTS if form == "dense" else f"\nimport itertools\n{_IMPORTS}"
+    sizes = {"TOKENS": point.tokens, "HEADS": point.heads, "GROUP": point.group}
+    sizes |= {"KEY": point.key, "VALUE": point.value}
+    if form == "dense":
+        sizes = {"BATCH": point.batch, **sizes}
+    constants = [f"DTYPE = torch.{point.dtype}", *(f"{n} = {size}" for n, size in sizes.items())]
+    parts = [
+        f'"""{member.name}, {form}: the attention form of the recurrence."""\n{imports}',
+        "\n".join(constants) + "\n",
+        *_unit(member),
+        *([_SOLVE] if member.solved else []),
+        _SEQUENCE,
+        _recurrence(member),
+        _module("Model", member, form, _summed(member, form)),
+        _inputs(member, form),
+    ]
+    return "\n".join(parts)
+
+
+def candidate(member: Member, form: str, *, top: str = "", function: str = "") -> str:
+    """Source of `ModelNew`, which calls the public function.
+
+    Args:
+        top: put before the module.
+        function: called in its place.
+    """
+    function = function or member.name
+    arguments = ", ".join(["q", "k", "v", *member.more])
+    packed = ", cu_seqlens=offsets" if form == "packed" else ""
+    body = f"return {function}(\n    {arguments}, initial_state=state, output_final_state=True{packed}\n)"
+    if "k" in member.made:
+        body = f"k = k.to(q.dtype)\n{body}"
+    parts = [
+        f'"""{member.name}, {form}: the public function."""\n{_IMPORTS}',
+        f"from gated_recurrence import {member.name}\n",
+        *([top] if top else []),
+        *_unit(member),
+        _module("ModelNew", member, form, body),
+    ]
+    return "\n".join(parts)
+
+
+def _unit(member: Member) -> list[str]:
+    return [_UNIT] if any("unit(" in made for made in member.made.values()) else []
+
+
+def _given(member: Member, form: str) -> str:
+    return ", ".join([*member.inputs, "state", *(["offsets"] if form == "packed" else [])])
+
+
+def _module(name: str, member: Member, form: str, body: str) -> str:
+    lines = [*(f"{name} = {made}" for name, made in member.made.items()), body.strip()]
+    head = f"\nclass {name}(nn.Module):\n    def forward(self, {_given(member, form)}):\n"
+    return head + textwrap.indent("\n".join(lines), " " * 8) + "\n"
+
+
+def _recurrence(member: Member) -> str:
+    gate = ""
+    if "log_decay" in member.made:
+        gate = "    g = log_decay.expand(*v.shape[:3])\n"
+    elif "g" not in member.made:
+        gate = "    g = v.new_zeros(v.shape[:3])\n"
+    shapes = {"g": member.raw.get("f", "BTG").rjust(3), "beta": "BTG"}
+    others = [name for name in member.more if name not in ("g", "log_decay")]
+    names = ["q", "k", "v", "g", *others]
+    # One value a head is a column of its own.
+    per_head = [n for n in names if shapes.get(n, "BTGK") not in ("BTGK", "BTGV")]
+    operands = [f"{n}[..., None]" if n in per_head else n for n in names]
+    return _RECUR.format(
+        parameters="".join(f", {name}" for name in member.more),
+        gate=gate,
+        names=", ".join(names),
+        operands=", ".join(operands),
+        solved=f"    {member.solved}\n" if member.solved else "",
+        read=" + ".join(f"x.upto(q, {y}) @ {u}" for y, u in member.writes),
+        writes=", ".join(f"({y}, {u})" for y, u in member.writes),
+    )
+
+
+def _summed(member: Member, form: str) -> str:
+    if form == "dense":
+        return _DENSE.format(arguments=", ".join(["q", "k", "v", "state", *member.more]))
+    cut = [name if name == "log_decay" else f"{name}[:, i:j]" for name in member.more]
+    first = [f"{name}[:, i:j]" for name in ("q", "k", "v")]
+    return _PACKED.format(arguments=", ".join([*first, "state[n : n + 1]", *cut]))
+
+
+def _inputs(member: Member, form: str) -> str:
+    axes = {"B": "BATCH" if form == "dense" else "1", "T": "TOKENS", "H": "HEADS"}
+    axes |= {"G": "HEADS * GROUP", "K": "KEY", "V": "VALUE"}
+    lines = []
+    for name, letters in {"q": "BTHK", "k": "BTHK", "v": "BTGV", **member.raw}.items():
+        shape = ", ".join(axes[letter] for letter in letters)
+        dtype = ", dtype=DTYPE" if name in ("q", "k", "v") else ""
+        # Gates from nearly no decay to e**-12.
+        scale = "4 * " if name == "f" else ""
+        lines.append(f"{name} = {scale}torch.randn({shape}{dtype})")
+    count = "BATCH"
+    if form == "packed":
+        # None, one, and the rest in two.
+        lines.append("offsets = torch.tensor([0, 0, min(1, TOKENS), (TOKENS + 1) // 2, TOKENS])")
+        count = "offsets.diff().numel()"
+    lines.append(f"state = torch.randn({count}, HEADS * GROUP, KEY, VALUE)")
+    lines.append(f"return [{_given(member, form)}]")
+    body = textwrap.indent("\n".join(lines), " " * 4)
+    return f"\ndef get_inputs():\n{body}\n\n\ndef get_init_inputs():\n    return []\n"
