@@ -33,7 +33,7 @@ def drive(
     beta: Tensor | None = None,
     exclusive: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Run the scan on `[B, T, H, ...]` tensors. bfloat16 inputs have bfloat16 products.
+    """Run the scan on `[B, T, H, ...]` tensors. bfloat16 has bfloat16 products.
 
     Returns the output in q's dtype, `[B, T, HV, V]`, and the final states `[N, HV, K, V]` in the
     working dtype. `scale` defaults to `K ** -0.5`.

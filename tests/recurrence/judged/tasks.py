@@ -16,10 +16,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-#: How sequences lie in memory: one to a row of the batch, or packed into one row.
-FORMS = ("dense", "packed")
+#: One sequence to a row of the batch; sequences packed into one row; and, dense, the gradients for given
+#: cotangents as the answer, so that what is asked of answers (the same bits again) is asked of them.
+#: Gates run from nearly no decay to e**-12 on the portable path. The native kernels' gradient of a gate is
+#: a difference, in which what passes a closed one is lost: they have gates of 0.3 and less in these forms,
+#: and the strong ones in one of their own.
+FORMS = ("dense", "packed", "gradients")
+STRONG = "strong"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +115,8 @@ class Point:
     group: int
     key: int
     value: int
+    #: From a normal draw to what log-sigmoid makes a gate of.
+    gate: str = "4 * "
 
 
 #: Two chunks and two tokens.
@@ -116,7 +124,11 @@ PORTABLE = Point(dtype="float32", tokens=130, batch=2, heads=1, group=2, key=16,
 #: With a gate a channel the attention form has T² K elements.
 BY_CHANNEL = Point(dtype="float32", tokens=98, batch=2, heads=1, group=2, key=8, value=8)
 #: The kernels' own head size; three chunks and eight tokens.
-NATIVE = Point(dtype="bfloat16", tokens=200, batch=1, heads=1, group=2, key=128, value=128)
+NATIVE = Point(
+    dtype="bfloat16", tokens=200, batch=1, heads=1, group=2, key=128, value=128, gate="3 + "
+)
+#: Value heads to a head where gradients are the answer: the order of two terms shows in no sum of them.
+GROUP = 3
 
 _IMPORTS = """
 import torch
@@ -150,7 +162,7 @@ def solve(m, y):
 
 _SEQUENCE = """
 class Sequence:
-    \"\"\"Decays between the tokens of a sequence: g [B, G, T, 1 or K]; s [B, G, K, V] is its first state.\"\"\"
+    \"\"\"Decays between tokens: g [B, G, T, 1 or K]; s [B, G, K, V] is the first state.\"\"\"
 
     def __init__(self, g, s):
         size = g.shape[-2]
@@ -225,19 +237,29 @@ o, final = (torch.cat(found, axis) for found, axis in zip(zip(*parts), (1, 0)))
 return o.to(q.dtype), final
 """
 
+_GRADIENTS = """
+with torch.enable_grad():
+    {inputs} = leaves = [x.detach().requires_grad_() for x in ({inputs})]
+{body}
+    return torch.autograd.grad(({result}), leaves, (d_o, d_final))
+"""
 
-def point_of(member: Member) -> Point:
-    """The point of the portable path."""
-    return BY_CHANNEL if member.by_channel else PORTABLE
+
+def point_of(member: Member, form: str, native: bool = False) -> Point:
+    """What the reference draws, for the portable path or the native one."""
+    point = NATIVE if native else BY_CHANNEL if member.by_channel else PORTABLE
+    if form == STRONG:
+        point = replace(point, gate=PORTABLE.gate)
+    return replace(point, group=GROUP, batch=1) if form == "gradients" else point
 
 
 def reference(member: Member, form: str, point: Point | None = None) -> str:
     """Source of `Model`, `get_inputs` and `get_init_inputs`."""
-    point = point or point_of(member)
-    imports = _IMPORTS if form == "dense" else f"\nimport itertools\n{_IMPORTS}"
+    point = point or point_of(member, form)
+    imports = f"\nimport itertools\n{_IMPORTS}" if form == "packed" else _IMPORTS
     sizes = {"TOKENS": point.tokens, "HEADS": point.heads, "GROUP": point.group}
     sizes |= {"KEY": point.key, "VALUE": point.value}
-    if form == "dense":
+    if form != "packed":
         sizes = {"BATCH": point.batch, **sizes}
     constants = [f"DTYPE = torch.{point.dtype}", *(f"{n} = {size}" for n, size in sizes.items())]
     parts = [
@@ -248,22 +270,25 @@ def reference(member: Member, form: str, point: Point | None = None) -> str:
         _SEQUENCE,
         _recurrence(member),
         _module("Model", member, form, _summed(member, form)),
-        _inputs(member, form),
+        _inputs(member, form, point),
     ]
     return "\n".join(parts)
 
 
-def candidate(member: Member, form: str, *, top: str = "", function: str = "") -> str:
+def candidate(member: Member, form: str, *, top: str = "", heads: str = "q, k") -> str:
     """Source of `ModelNew`, which calls the public function.
 
     Args:
         top: put before the module.
-        function: called in its place.
+        heads: what is given for q and k.
     """
-    function = function or member.name
-    arguments = ", ".join(["q", "k", "v", *member.more])
     packed = ", cu_seqlens=offsets" if form == "packed" else ""
-    body = f"return {function}(\n    {arguments}, initial_state=state, output_final_state=True{packed}\n)"
+    arguments = ", ".join([heads, "v", *member.more])
+    body = (
+        f"o, final = {member.name}(\n"
+        f"    {arguments}, initial_state=state, output_final_state=True{packed}\n)\n"
+        "return o, final"
+    )
     if "k" in member.made:
         body = f"k = k.to(q.dtype)\n{body}"
     parts = [
@@ -281,13 +306,22 @@ def _unit(member: Member) -> list[str]:
 
 
 def _given(member: Member, form: str) -> str:
-    return ", ".join([*member.inputs, "state", *(["offsets"] if form == "packed" else [])])
+    more = {"packed": ["offsets"], "gradients": ["d_o", "d_final"]}.get(form, [])
+    return ", ".join([*member.inputs, "state", *more])
 
 
 def _module(name: str, member: Member, form: str, body: str) -> str:
     lines = [*(f"{name} = {made}" for name, made in member.made.items()), body.strip()]
+    text = "\n".join(lines)
+    if form == "gradients":
+        head, _, result = text.rpartition("return ")
+        text = _GRADIENTS.format(
+            inputs=", ".join([*member.inputs, "state"]),
+            body=textwrap.indent(head.rstrip(), " " * 4),
+            result=result,
+        ).strip()
     head = f"\nclass {name}(nn.Module):\n    def forward(self, {_given(member, form)}):\n"
-    return head + textwrap.indent("\n".join(lines), " " * 8) + "\n"
+    return head + textwrap.indent(text, " " * 8) + "\n"
 
 
 def _recurrence(member: Member) -> str:
@@ -296,11 +330,10 @@ def _recurrence(member: Member) -> str:
         gate = "    g = log_decay.expand(*v.shape[:3])\n"
     elif "g" not in member.made:
         gate = "    g = v.new_zeros(v.shape[:3])\n"
-    shapes = {"g": member.raw.get("f", "BTG").rjust(3), "beta": "BTG"}
     others = [name for name in member.more if name not in ("g", "log_decay")]
     names = ["q", "k", "v", "g", *others]
     # One value a head is a column of its own.
-    per_head = [n for n in names if shapes.get(n, "BTGK") not in ("BTGK", "BTGV")]
+    per_head = ["beta", *([] if member.by_channel else ["g"])]
     operands = [f"{n}[..., None]" if n in per_head else n for n in names]
     return _RECUR.format(
         parameters="".join(f", {name}" for name in member.more),
@@ -314,29 +347,108 @@ def _recurrence(member: Member) -> str:
 
 
 def _summed(member: Member, form: str) -> str:
-    if form == "dense":
+    if form != "packed":
         return _DENSE.format(arguments=", ".join(["q", "k", "v", "state", *member.more]))
     cut = [name if name == "log_decay" else f"{name}[:, i:j]" for name in member.more]
     first = [f"{name}[:, i:j]" for name in ("q", "k", "v")]
     return _PACKED.format(arguments=", ".join([*first, "state[n : n + 1]", *cut]))
 
 
-def _inputs(member: Member, form: str) -> str:
-    axes = {"B": "BATCH" if form == "dense" else "1", "T": "TOKENS", "H": "HEADS"}
+def _inputs(member: Member, form: str, point: Point) -> str:
+    axes = {"B": "1" if form == "packed" else "BATCH", "T": "TOKENS", "H": "HEADS"}
     axes |= {"G": "HEADS * GROUP", "K": "KEY", "V": "VALUE"}
     lines = []
     for name, letters in {"q": "BTHK", "k": "BTHK", "v": "BTGV", **member.raw}.items():
         shape = ", ".join(axes[letter] for letter in letters)
         dtype = ", dtype=DTYPE" if name in ("q", "k", "v") else ""
-        # Gates from nearly no decay to e**-12.
-        scale = "4 * " if name == "f" else ""
-        lines.append(f"{name} = {scale}torch.randn({shape}{dtype})")
+        gate = point.gate if name == "f" else ""
+        lines.append(f"{name} = {gate}torch.randn({shape}{dtype})")
     count = "BATCH"
     if form == "packed":
         # None, one, and the rest in two.
         lines.append("offsets = torch.tensor([0, 0, min(1, TOKENS), (TOKENS + 1) // 2, TOKENS])")
         count = "offsets.diff().numel()"
     lines.append(f"state = torch.randn({count}, HEADS * GROUP, KEY, VALUE)")
+    if form == "gradients":
+        lines.append("d_o = torch.randn(BATCH, TOKENS, HEADS * GROUP, VALUE, dtype=DTYPE)")
+        lines.append("d_final = torch.randn(BATCH, HEADS * GROUP, KEY, VALUE)")
     lines.append(f"return [{_given(member, form)}]")
     body = textwrap.indent("\n".join(lines), " " * 4)
     return f"\ndef get_inputs():\n{body}\n\n\ndef get_init_inputs():\n    return []\n"
+
+
+_CONTRACT = """# Written by tests/recurrence/judged/tasks.py.
+schema = 1
+identifier = "{name}"
+summary = "{name} of gated_recurrence and its gradients: dense, packed, or with gradients as the answer"
+
+[scope]
+words = "Every number of tokens, sequences of none and of one among them; value heads a multiple of heads; \
+tensors that lie in any way."
+layouts = {layouts}
+dtypes = ["float32", "float16", "bfloat16"]
+
+[scope.sizes]
+TOKENS = [0, 1, 63, 64, 65, "0..256"]
+HEADS = "1..2"
+GROUP = "1..4"
+KEY = "1..128"
+VALUE = "1..128"
+
+[[scope.refusals]]
+exception = "ValueError"
+message = "must have at least one head and one channel"
+
+[[scope.refusals]]
+exception = "ValueError"
+message = "holds NaN or infinity"
+
+[[scope.refusals]]
+exception = "NativeRequired"
+message = "not torch.bfloat16|there are no tokens"
+
+[precondition]
+words = "Every finite value: gates and rates are made of raw inputs, and keys of a delta rule normalised."
+values = "finite"
+
+[postcondition]
+words = "The recurrence's outputs, last states and gradients, the same bits on every run."
+determinism = "bitwise"
+nonfinite = "unspecified"
+training = true
+
+[tolerance]
+words = "What an honest kernel errs by that takes tokens together in float32; where the kernels for bfloat16 \
+are required, with operands of products rounded to bfloat16 and float32 sums."
+
+[oracle]
+words = "The attention form in float64, which is the recurrence's (tests/recurrence/test_judged.py)."
+
+[measurement]
+words = "Every gate."
+
+[signature]
+words = "As the gate that finds it reports it."
+"""
+
+_LAYOUTS = (
+    *("contiguous", "transposed", "sliced", "padded", "offset", "misaligned", "expanded"),
+    *("overlapping", "side-sliced"),
+)
+
+
+def contract(member: Member) -> str:
+    """The file of the member's contract, which holds for all forms."""
+    layouts = "[" + ", ".join(f'"{name}"' for name in _LAYOUTS) + "]"
+    return _CONTRACT.format(name=member.name, layouts=layouts)
+
+
+def contract_path(member: Member) -> Path:
+    """Where it is kept: beside the operation."""
+    source = Path(__file__).resolve().parents[3] / "src" / "gated_recurrence"
+    return source / member.name / "contract.toml"
+
+
+if __name__ == "__main__":
+    for each in MEMBERS:
+        contract_path(each).write_text(contract(each), encoding="utf-8")
