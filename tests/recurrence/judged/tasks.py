@@ -22,7 +22,7 @@ from pathlib import Path
 #: One sequence to a row of the batch; sequences packed into one row; and, dense, the gradients for given
 #: cotangents as the answer, so that what is asked of answers (the same bits again) is asked of them.
 #: Gates run from nearly no decay to e**-12 on the portable path. The native kernels' gradient of a gate
-#: is a difference, in which what passes a closed one is lost: their gates are weak in these forms, mostly
+#: is a difference, in which what passes a closed one is lost: here their gates are weak, mostly
 #: under 0.3, and the strong ones in one of their own.
 FORMS = ("dense", "packed", "gradients")
 STRONG = "strong"
