@@ -19,14 +19,21 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from adjudge.contracts.file import load
+from adjudge.frontends import kernelbench
+from adjudge.judge.digest import gates_digest
+from adjudge.judge.verify import Options, verify
+from adjudge.worker.client import Zygote
+from adjudge.worker.launch import hide_device
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "recurrence" / "judged"))
-from faults import FAULTS, broken
+from planted import FAULTS, broken
 from tasks import BY_NAME, FORMS, MEMBERS, STRONG, candidate, contract_path, point_of, reference
 
 AUDITS = ROOT / "docs" / "audits"
@@ -52,49 +59,40 @@ class Job:
 
 def jobs(runner: str) -> Iterator[Job]:
     """What is judged where: all members and forms and all faults in the interpreter; on a GPU the
-    members that have kernels."""
+    members that have kernels. The faults lie in the portable path, and what an order of atomics changes
+    shows in the orders that the interpreter makes."""
     for member in MEMBERS:
         if runner == "cuda" and not member.native:
             continue
         strong = [STRONG] if runner == "cuda" and "f" in member.raw else []
         for form in (*FORMS, *strong):
             yield Job(HONEST, member.name, form, runner)
-        for fault in FAULTS:
-            # The others are planted in the portable path.
-            if fault.fits(member) and (runner == "interpret" or "triton" in fault.top):
+        for fault in FAULTS if runner == "interpret" else ():
+            if fault.fits(member):
                 yield Job(fault.name, member.name, fault.form, runner)
 
 
-def judge(job: Job, budget: float | None = None, zygote: Any = None) -> dict[str, Any]:
-    """The record's line of one job, in this process."""
-    from adjudge.contracts.file import load
-    from adjudge.frontends import kernelbench
-    from adjudge.judge.digest import gates_digest
-    from adjudge.judge.verify import Options, verify
-    from adjudge.worker.client import Zygote
-    from adjudge.worker.launch import hide_device
+def judge(job: Job, zygote: Zygote, **how: Any) -> dict[str, Any]:
+    """The record's line of one job.
 
+    Args:
+        how: options of the verdict.
+    """
     member, native = BY_NAME[job.member], job.runner == "cuda"
     fault = next((f for f in FAULTS if f.name == job.kind), None)
     source = candidate(member, job.form) if fault is None else broken(member, fault)
-    point = point_of(member, job.form, native)
-    zygote = zygote or Zygote.start(runner=job.runner)
-    if native:
-        hide_device()
-    with zygote:
-        program, under_judgement = kernelbench.from_source(
-            reference(member, job.form, point), source, job.name
-        )
-        options = Options(
-            zygote=zygote,
-            runner=job.runner,
-            # A fault is convicted by the gate whose it is; the others are not asked.
-            gates=None if fault is None else fault.gates,
-            budget=budget,
-            contract=load(contract_path(member)),
-            required=NATIVE_REGIME if native else "",
-        )
-        verdict = verify(program, under_judgement, options)
+    text = reference(member, job.form, point_of(member, job.form, native))
+    program, under_judgement = kernelbench.from_source(text, source, job.name)
+    options = Options(
+        zygote=zygote,
+        runner=job.runner,
+        # A fault is convicted by the gate whose it is; the others are not asked.
+        gates=None if fault is None else fault.gates,
+        fast=fault is not None,
+        contract=load(contract_path(member)),
+        required=NATIVE_REGIME if native else "",
+    )
+    verdict = verify(program, under_judgement, replace(options, **how))
     convicted = [f for f in verdict.violations if f.violation is not None]
     return {
         "kind": job.kind,
@@ -215,7 +213,7 @@ def page(lines: list[dict[str, Any]]) -> str:
             *rows,
             "",
             "The gate that convicts a version with one planted fault "
-            "(`tests/recurrence/judged/faults.py`); – where the member has no gate to plant it in:",
+            "(`tests/recurrence/judged/planted.py`); – where the member has no gate to plant it in:",
             "",
             f"| fault | {' | '.join(member.name for member in MEMBERS)} |",
             f"| --- | {' | '.join('---' for _ in MEMBERS)} |",
@@ -258,7 +256,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         runner, member, form, kind = options.one.split("/", 3)
-        line = judge(Job(kind, member, form, runner), options.budget)
+        with Zygote.start(runner=runner) as zygote:
+            if runner == "cuda":
+                hide_device()
+            line = judge(Job(kind, member, form, runner), zygote, budget=options.budget)
         options.out.write_text(json.dumps(line, ensure_ascii=False), encoding="utf-8")
         return
     if not options.page:
