@@ -241,7 +241,9 @@ _GRADIENTS = """
 with torch.enable_grad():
     {inputs} = leaves = [x.detach().requires_grad_() for x in ({inputs})]
 {body}
-    return torch.autograd.grad(({result}), leaves, (d_o, d_final))
+    found = torch.autograd.grad(({result}), leaves, (d_o, d_final))
+    # One of them may be the cotangent itself.
+    return [d.clone() for d in found]
 """
 
 
