@@ -7,8 +7,7 @@ the inclusive cumulative log decay in the chunk, `[..., C, 1]` (scalar gate) or 
 float32 a sum that holds strong gates has lost the weak ones, and with them what they keep.
 
 Gradients of a gate are sums over the pairs of tokens between which it lies. As a difference of sums over
-all pairs, which is shorter, the small gradient of a strong gate would be lost in their rounding. With
-rounded products it is that difference nevertheless, as in the native kernels, which are held to it.
+all pairs, which is shorter, the small gradient of a strong gate would be lost in their rounding.
 """
 
 from __future__ import annotations
@@ -228,23 +227,7 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
         d_state = d_state - product((erased * c.erase).mT, d_v, r)
         d_g = d_g + through
         d_g = d_g + _from(_to_gate(c.erase * d_erased, c.log_erase), c.exclusive)
-    d_q = d_q + d_read
-    if r:
-        d_g = _gate_by_difference(c, d_q, d_k, d_k_end, d_erase, (state * kept).sum(-1))
-    return Gradients(d_q, d_k + d_k_end, d_v, d_g, d_erase, d_beta, d_state)
-
-
-def _gate_by_difference(
-    c: Chunk, d_q: Tensor, d_k: Tensor, d_k_end: Tensor, d_erase: Tensor | None, d_kept: Tensor
-) -> Tensor:
-    """The gradient of g from those of the sums G, which come from gradients that are there already."""
-    d_log = c.q * d_q - c.k * (d_k + d_k_end)
-    at_end = (c.k * d_k_end).sum(-2) + d_kept
-    d_log = torch.cat([d_log[..., :-1, :], d_log[..., -1:, :] + at_end.unsqueeze(-2)], -2)
-    d_g = _from(_to_gate(d_log, c.log_decay), strict=False)
-    if c.erase is None or d_erase is None:
-        return d_g
-    return d_g + _from(_to_gate(c.erase * d_erase, c.log_erase), c.exclusive)
+    return Gradients(d_q + d_read, d_k + d_k_end, d_v, d_g, d_erase, d_beta, d_state)
 
 
 def _sum(x: Tensor) -> Tensor:

