@@ -120,13 +120,13 @@ class Point:
     gate: str = "4 * "
 
 
-#: Two chunks and two tokens.
-PORTABLE = Point(dtype="float32", tokens=130, batch=2, heads=1, group=2, key=16, value=8)
+#: Two chunks but for two tokens.
+PORTABLE = Point(dtype="float32", tokens=126, batch=2, heads=1, group=2, key=16, value=8)
 #: With a gate a channel the attention form has T² K elements.
 BY_CHANNEL = Point(dtype="float32", tokens=98, batch=2, heads=1, group=2, key=8, value=8)
-#: The kernels' own head size; three chunks and eight tokens.
+#: The kernels' own head size.
 NATIVE = Point(
-    dtype="bfloat16", tokens=200, batch=1, heads=1, group=2, key=128, value=128, gate="3 + "
+    dtype="bfloat16", tokens=126, batch=1, heads=1, group=2, key=128, value=128, gate="3 + "
 )
 #: Value heads to a head where gradients are the answer: the order of two terms shows in no sum of them.
 GROUP = 3
@@ -395,7 +395,7 @@ layouts = {layouts}
 dtypes = ["float32", "float16", "bfloat16"]
 
 [scope.sizes]
-TOKENS = [0, 1, 63, 64, 65, "0..256"]
+TOKENS = [0, 1, 63, 64, 65, "0..128"]
 HEADS = "1..2"
 GROUP = "1..4"
 KEY = "1..128"
