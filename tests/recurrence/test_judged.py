@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent / "judged"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import judge_recurrence
 from planted import FAULTS
-from tasks import FORMS, MEMBERS, Member, contract, contract_path, reference
+from tasks import MEMBERS, Member, contract, contract_path, reference
 
 NAMES = [member.name for member in MEMBERS]
 
@@ -66,16 +66,26 @@ def test_contracts_are_those_of_the_table(member: Member) -> None:
     assert contract_path(member).read_text(encoding="utf-8") == contract(member)
 
 
+#: Native members whose verdicts a GPU has still to give.
+WAITING = {"retention", "simple_gla", "gated_delta_rule", "delta_rule"}
+#: What the native kernels must keep where they are convicted of a value (docs/design/recurrence.md).
+BITS = ("nondeterministic", "stale-output", "retains-state", "mutates-input", "out-of-bounds")
+
+
 def test_the_record_covers_every_member() -> None:
     held = {judge_recurrence.key(line): line for line in judge_recurrence.record()}
     for runner in ("interpret", "cuda"):
         for job in judge_recurrence.jobs(runner):
             line = held.get((job.runner, job.member, job.form, job.kind))
-            assert line is not None, job.name
-            if job.kind != judge_recurrence.HONEST:
+            if line is None:
+                assert runner == "cuda", job.name
+                assert job.member in WAITING, job.name
+            elif job.kind != judge_recurrence.HONEST:
                 assert line["violations"], job.name
-            elif job.form in FORMS:
+            elif runner == "interpret" or job.form in ("dense", "packed"):
                 assert line["standing"] == "sound", (job.name, line["reasons"])
+            else:
+                assert {line["findings"][gate] for gate in BITS} == {"pass"}, job.name
     page = (judge_recurrence.AUDITS / "recurrence.md").read_text(encoding="utf-8")
     assert page == judge_recurrence.page(judge_recurrence.record())
 
@@ -87,7 +97,7 @@ def test_the_record_covers_every_member() -> None:
 def test_a_member_is_acquitted(member: str, gates: tuple[str, ...], zygote: Zygote) -> None:
     job = judge_recurrence.Job(judge_recurrence.HONEST, member, "dense", "interpret")
     line = judge_recurrence.judge(job, zygote, gates=gates, budget=3.0, examine=False)
-    assert line["standing"] != "violating", line["reasons"]
+    assert not line["violations"], line["reasons"]
     assert line["findings"]["wrong-value"] == "pass", line["reasons"]
 
 

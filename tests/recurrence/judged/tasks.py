@@ -9,11 +9,17 @@ Not the loop itself: its error is another. A state that is erased again and agai
 precision in the loop, and in no form that takes tokens together, as every training kernel does: there
 `S + Kᵀ U` cancels. See docs/design/recurrence.md.
 
+    python tests/recurrence/judged/tasks.py [FOLDER]
+
+writes the contracts beside the operations, and references and candidates to the folder:
+`adjudge verify FOLDER/kda/dense/candidate.py --contract src/gated_recurrence/kda/contract.toml`.
+
 Letters of shapes: B batch, T tokens, H heads, G value heads, K and V channels.
 """
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -455,6 +461,18 @@ def contract_path(member: Member) -> Path:
     return source / member.name / "contract.toml"
 
 
+def written(folder: Path) -> None:
+    """Writes `MEMBER/FORM/reference.py` and `candidate.py`, for `adjudge verify`."""
+    for member in MEMBERS:
+        for form in FORMS:
+            place = folder / member.name / form
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "reference.py").write_text(reference(member, form), encoding="utf-8")
+            (place / "candidate.py").write_text(candidate(member, form), encoding="utf-8")
+
+
 if __name__ == "__main__":
     for each in MEMBERS:
         contract_path(each).write_text(contract(each), encoding="utf-8")
+    for given in sys.argv[1:]:
+        written(Path(given))
