@@ -212,6 +212,7 @@ def page(lines: list[dict[str, Any]]) -> str:
             f"| --- | --- | {' | '.join('---' for _ in (*FORMS, STRONG))} |",
             *rows,
             "",
+            *_notes(honest),
             "The gate that convicts a version with one planted fault "
             "(`tests/recurrence/judged/planted.py`); – where the member has no gate to plant it in:",
             "",
@@ -221,6 +222,25 @@ def page(lines: list[dict[str, Any]]) -> str:
             "",
         ]
     )
+
+
+def _notes(honest: list[dict[str, Any]]) -> list[str]:
+    """What no verdict was given on yet, and verdicts on tasks that were other ones than they are now."""
+    held = {key(line) for line in honest}
+    asked = [job for runner in ("interpret", "cuda") for job in jobs(runner) if job.kind == HONEST]
+    missing = [job for job in asked if (job.runner, job.member, job.form, job.kind) not in held]
+    notes: dict[str, list[str]] = {}
+    for job in missing:
+        notes.setdefault(f"Not judged yet, {job.runner}", []).append(f"{job.member} {job.form}")
+    for line in honest:
+        if "note" in line:
+            which = f"{line['op']} {line['form']}"
+            notes.setdefault(f"{line['runner']}, {line['note']}", []).append(which)
+    convicted = any(line.get("violations") for line in honest)
+    why = "What convicts the native kernels: [docs/design/recurrence.md](../design/recurrence.md)."
+    found = [f"- {note}: {', '.join(of)}." for note, of in notes.items()]
+    found += [f"- {why}"] if convicted else []
+    return [*found, ""] if found else []
 
 
 def _standing(line: dict[str, Any]) -> str:
