@@ -33,7 +33,7 @@ from adjudge.worker.launch import hide_device
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "recurrence" / "judged"))
-from planted import FAULTS, broken
+from planted import FAULTS, Fault, broken
 from tasks import BY_NAME, FORMS, MEMBERS, STRONG, candidate, contract_path, point_of, reference
 
 AUDITS = ROOT / "docs" / "audits"
@@ -183,16 +183,10 @@ def page(lines: list[dict[str, Any]]) -> str:
                 cells.append(_standing(found[0]) if found else "")
             if any(cells):
                 rows.append(f"| {member.name} | {runner} | {' | '.join(cells)} |")
-    planted = []
-    for fault in FAULTS:
-        cells = []
-        for member in MEMBERS:
-            gates = sorted(
-                {v["gate"] for x in faults if (x["op"], x["kind"]) == (member.name, fault.name)
-                 for v in x.get("violations", [])}
-            )  # fmt: skip
-            cells.append(", ".join(gates) or ("–" if not fault.fits(member) else "missed"))
-        planted.append(f"| {fault.name} | {' | '.join(cells)} |")
+    planted = [
+        f"| {fault.name} | {' | '.join(_caught(fault, m.name, faults) for m in MEMBERS)} |"
+        for fault in FAULTS
+    ]
     return "\n".join(
         [
             "# The recurrences, judged",
@@ -241,6 +235,15 @@ def _notes(honest: list[dict[str, Any]]) -> list[str]:
     found = [f"- {note}: {', '.join(of)}." for note, of in notes.items()]
     found += [f"- {why}"] if convicted else []
     return [*found, ""] if found else []
+
+
+def _caught(fault: Fault, member: str, lines: list[dict[str, Any]]) -> str:
+    """The gates that convict the member with the fault."""
+    if not fault.fits(BY_NAME[member]):
+        return "–"
+    found = [line for line in lines if (line["op"], line["kind"]) == (member, fault.name)]
+    gates = sorted({v["gate"] for line in found for v in line.get("violations", [])})
+    return ", ".join(gates) or ("missed" if found else "")
 
 
 def _standing(line: dict[str, Any]) -> str:
