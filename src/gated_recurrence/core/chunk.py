@@ -181,14 +181,15 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
         d_k = d_k + more
         d_erase = d_erase - c.log_erase.exp() * product(d_v, state.mT, r)
         d_state = d_state - product((c.log_erase.exp() * c.erase).mT, d_v, r)
-        d_log_erase = _to_gate(c.erase * d_erase, c.log_erase)
+        d_log_erase = to_gate(c.erase * d_erase, c.log_erase)
     d_log = c.q * d_q - c.k * (d_k + d_k_end)
     at_end = (c.k * d_k_end).sum(-2) + last.exp().squeeze(-2) * (state * d_next).sum(-1)
     d_log = torch.cat([d_log[..., :-1, :], d_log[..., -1:, :] + at_end.unsqueeze(-2)], -2)
     return Gradients(
-        d_q, d_k + d_k_end, d_v, _to_gate(d_log, c.log_decay), d_erase, d_log_erase, d_beta, d_state
+        d_q, d_k + d_k_end, d_v, to_gate(d_log, c.log_decay), d_erase, d_log_erase, d_beta, d_state
     )
 
 
-def _to_gate(grad: Tensor, gate: Tensor) -> Tensor:
+def to_gate(grad: Tensor, gate: Tensor) -> Tensor:
+    """Summed over the channels where the gate has one number a token."""
     return grad.sum(-1, keepdim=True) if gate.shape[-1] == 1 else grad

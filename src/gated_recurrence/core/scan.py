@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gated_recurrence import portable
 from gated_recurrence.core import chunk as algebra
 from gated_recurrence.native import dispatch
 
@@ -90,7 +92,7 @@ class _Scan(torch.autograd.Function):
             with _as_written(q):
                 got = algebra.backward(operands[index], states[index], d_chunk, d_state)
             d_state = got.state
-            d_g = _gate_gradient(got, exclusive)
+            d_g = gate_gradient(got.log_decay, got.log_erase, exclusive)
             parts.append((got.q, got.k, got.v, d_g, got.erase, got.beta))
         parts.reverse()
         length = q.shape[-2]
@@ -105,12 +107,12 @@ class _Scan(torch.autograd.Function):
         return (*merged, d_state, None, None, None)
 
 
-def _gate_gradient(got: algebra.Gradients, exclusive: bool) -> Tensor:
-    d_log = got.log_decay
-    if got.log_erase is not None:
+def gate_gradient(d_log: Tensor, d_log_erase: Tensor | None, exclusive: bool) -> Tensor:
+    """The gradient of a chunk's log decays from those of their inclusive sums and of what erases."""
+    if d_log_erase is not None:
         # The exclusive sum of a token is the inclusive sum of the one before it.
-        shifted = torch.nn.functional.pad(got.log_erase[..., 1:, :], (0, 0, 0, 1))
-        d_log = d_log + (shifted if exclusive else got.log_erase)
+        shifted = torch.nn.functional.pad(d_log_erase[..., 1:, :], (0, 0, 0, 1))
+        d_log = d_log + (shifted if exclusive else d_log_erase)
     return d_log.flip(-2).cumsum(-2).flip(-2)
 
 
@@ -132,5 +134,10 @@ def scan(
     q, k, erase `[B, HV, T, K]`; v `[B, HV, T, V]`; g `[B, HV, T, 1 or K]`; beta `[B, HV, T, 1]`;
     state `[B, HV, K, V]`; all of one working dtype. Returns the output and the final state.
     """
-    found = _Scan.apply(q, k, v, g, erase, beta, state, scale, exclusive, rounded)  # type: ignore[no-untyped-call]
+    scanned: Callable[..., Any] = _Scan.apply
+    if portable.applies(q, rounded):
+        from gated_recurrence.portable.scan import TritonScan
+
+        scanned = TritonScan.apply
+    found = scanned(q, k, v, g, erase, beta, state, scale, exclusive, rounded)
     return found[0], found[1]
