@@ -57,3 +57,17 @@ def test_a_member_with_native_kernels_says_why_not() -> None:
         pytest.raises(dispatch.NativeRequired, match=r"gated_delta_rule.*tensors are on cpu"),
     ):
         gated_delta_rule(q, k, v, g[..., 0], q[..., 0])
+
+
+def test_a_compiler_that_may_not_be_started_is_a_reason_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden() -> None:
+        raise PermissionError(13, "Permission denied", "/usr/local/bin/nvcc")
+
+    monkeypatch.setattr(dispatch.build, "cubins", forbidden)
+    dispatch._unbuildable.cache_clear()
+    try:
+        assert "nvcc" in str(dispatch._unbuildable())
+    finally:
+        dispatch._unbuildable.cache_clear()

@@ -127,6 +127,33 @@ def test_zero_and_strong_gates(member: str, gate: float) -> None:
     assert max(found.values()) <= 2.0**-39, found
 
 
+@pytest.mark.parametrize("member", GATED)
+def test_neither_weak_gates_nor_the_gradients_of_strong_ones_are_lost_in_float32(
+    member: str,
+) -> None:
+    inputs = draw(member, 70, dtype=torch.float32)
+    with torch.no_grad():
+        inputs["g"].fill_(-0.1)
+        inputs["g"][:, ::2] = -20.0
+    lifted = {n: x.detach().double().requires_grad_() for n, x in inputs.items()}
+    found = errors(member, inputs, lifted)
+    # Some 64 roundings lie between an input and a gradient, at the worst all one way; a decay between
+    # two weak gates, as a difference of sums near 700 (2**-15 each), would be off by 2**-15.
+    assert max(found.values()) <= 64 * 2.0**-24, found
+    got = gradients(public(member, inputs), inputs)[list(inputs).index("g")][:, ::2]
+    want = gradients(naive(member, lifted), lifted)[list(inputs).index("g")][:, ::2]
+    # Nine digits below its neighbours', so that float32 sums of theirs would leave nothing of it.
+    assert float((got - want).norm()) <= 64 * 2.0**-24 * float(want.norm())
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_float16_is_stored_and_not_rounded_to_bfloat16(member: str) -> None:
+    inputs = draw(member, 70, dtype=torch.float16)
+    lifted = {n: x.detach().double().requires_grad_() for n, x in inputs.items()}
+    # One rounding of the output to float16 (2**-11), and float32 before it.
+    assert errors(member, inputs, lifted)["o"] <= 2.0**-11
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_bfloat16_operands_stay_near_the_rounded_inputs_answer(member: str) -> None:
     inputs = draw(member, 131, dtype=torch.bfloat16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,9 @@ from gated_recurrence import (
 )
 from gated_recurrence.native import build, dispatch, plan, widths
 from gated_recurrence.native import gated_delta_rule as native
+
+sys.path.insert(0, str(Path(__file__).parent))
+from difference import by_difference
 
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 on_hopper = pytest.mark.skipif(not HOPPER, reason="needs a GPU of compute capability 9.0")
@@ -280,7 +284,7 @@ def outcome(
 def emulated(
     inputs: list[Tensor], bounds: list[int] | None, member: str = "gated_delta_rule"
 ) -> dict[str, Tensor]:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, by_difference():
         patch.setattr(dispatch, "native", lambda *_, **__: False)
         return outcome(inputs, bounds, member=member)
 

@@ -33,7 +33,7 @@ def drive(
     beta: Tensor | None = None,
     exclusive: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Run the scan on `[B, T, H, ...]` tensors. Half types use bfloat16 products.
+    """Run the scan on `[B, T, H, ...]` tensors. bfloat16 has bfloat16 products.
 
     Returns the output in q's dtype, `[B, T, HV, V]`, and the final states `[N, HV, K, V]` in the
     working dtype. `scale` defaults to `K ** -0.5`.
@@ -68,7 +68,7 @@ def drive(
             states[index : index + 1] if packed else states,
             scale=factor,
             exclusive=exclusive,
-            rounded=q.dtype in (torch.bfloat16, torch.float16),
+            rounded=q.dtype == torch.bfloat16,
         )
         outs.append(out)
         finals.append(final)

@@ -38,10 +38,10 @@ def _operands(
         assert kc is not None
         assert vc is not None
         assert gc is not None
-        log = gc.cumsum(-2)
+        log = gc.double().cumsum(-2)
         # Shifted rather than G - g: the difference would round to a decay slightly above the base.
         log_erase = torch.nn.functional.pad(log[..., :-1, :], (0, 0, 1, 0)) if exclusive else log
-        out.append(algebra.Chunk(qc, kc, vc, log, ec, log_erase, bc, scale, rounded))
+        out.append(algebra.Chunk(qc, kc, vc, log, ec, log_erase, bc, scale, exclusive, rounded))
     return out
 
 
@@ -92,8 +92,7 @@ class _Scan(torch.autograd.Function):
             with _as_written(q):
                 got = algebra.backward(operands[index], states[index], d_chunk, d_state)
             d_state = got.state
-            d_g = gate_gradient(got.log_decay, got.log_erase, exclusive)
-            parts.append((got.q, got.k, got.v, d_g, got.erase, got.beta))
+            parts.append((got.q, got.k, got.v, got.g, got.erase, got.beta))
         parts.reverse()
         length = q.shape[-2]
         merged: list[Tensor | None] = []
@@ -105,15 +104,6 @@ class _Scan(torch.autograd.Function):
             whole = torch.cat([p for p in pieces if p is not None], -2) if pieces else None
             merged.append(torch.zeros_like(like) if whole is None else whole[..., :length, :])
         return (*merged, d_state, None, None, None)
-
-
-def gate_gradient(d_log: Tensor, d_log_erase: Tensor | None, exclusive: bool) -> Tensor:
-    """The gradient of a chunk's log decays from those of their inclusive sums and of what erases."""
-    if d_log_erase is not None:
-        # The exclusive sum of a token is the inclusive sum of the one before it.
-        shifted = torch.nn.functional.pad(d_log_erase[..., 1:, :], (0, 0, 0, 1))
-        d_log = d_log + (shifted if exclusive else d_log_erase)
-    return d_log.flip(-2).cumsum(-2).flip(-2)
 
 
 def scan(

@@ -28,7 +28,7 @@ def delta_rule(
     q, k `[B, T, H, K]`; v `[B, T, HV, V]`; beta `[B, T, HV]`.
     `o_t = s q_tᵀ S_t` with `scale` s (default `K ** -0.5`); `initial_state` `[N, HV, K, V]`;
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
-    final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
+    final states (float32, or float64 for float64 inputs) or None. bfloat16 has bfloat16 products.
 
     On Hopper with bfloat16 and K up to 128 the native kernels of `gated_delta_rule` run, with a gate
     of zero; `recompute_states` and what they do with NaN are described there.

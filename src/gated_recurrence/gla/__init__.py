@@ -25,7 +25,7 @@ def gla(
     q, k `[B, T, H, K]`; v `[B, T, HV, V]`; g `[B, T, HV, K]`.
     `o_t = s q_tᵀ S_t` with `scale` s (default `K ** -0.5`); `initial_state` `[N, HV, K, V]`;
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
-    final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
+    final states (float32, or float64 for float64 inputs) or None. bfloat16 has bfloat16 products.
 
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.

@@ -87,7 +87,9 @@ def refusal(
 def _unbuildable() -> str | None:
     try:
         build.cubins()
-    except build.NoCompiler as reason:
+    # Neither a compiler that may not be started nor a cache that may not be read or written is the
+    # caller's mistake: sandboxes and read-only homes have them.
+    except (build.NoCompiler, OSError) as reason:
         return str(reason)
     return None
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gated_recurrence.core.chunk import SUB, to_gate
-from gated_recurrence.core.scan import CHUNK, gate_gradient
+from gated_recurrence.core.chunk import SUB, sum_before, sum_from, to_gate
+from gated_recurrence.core.scan import CHUNK
 from gated_recurrence.native import dispatch
 from gated_recurrence.portable.kernels import gradients, pairs, scans
 
@@ -104,7 +104,7 @@ def _operands(
 ) -> _Operands:
     key = _padded_key(q.shape[-1])
     scale, exclusive, rounded = settings
-    gate = _cut(g, 1 if g.shape[-1] == 1 else key).cumsum(-2)
+    gate = _cut(g, 1 if g.shape[-1] == 1 else key).double().cumsum(-2)
     shifted = torch.nn.functional.pad(gate[..., :-1, :], (0, 0, 1, 0))
     return _Operands(
         q=_cut(q, key),
@@ -187,33 +187,43 @@ class TritonScan(torch.autograd.Function):
         q, k, v, g, erase, beta, *kept = ctx.saved_tensors
         weights, inner, inverse, states, residual, update = kept
         o = _operands(q, k, v, g, erase, beta, ctx.settings)
-        do, d_last_state = _cut(d_out, o.value), _state(d_final, o)
-        d_states, d_v, d_first = (torch.empty_like(x) for x in (states, o.v, d_last_state))
+        do, d_final = _cut(d_out, o.value), _state(d_final, o)
+        d_states, d_v, d_first = (torch.empty_like(x) for x in (states, o.v, d_final))
         d_scaled = None if erase is None else torch.empty_like(o.v)
-        common = {**o.sizes, "V": o.value, "WIDTH": o.width}
+        common = {**o.sizes, "V": o.value, "BV": o.tile_v, "WIDTH": o.width}
         scans.reverse[(o.heads, o.value // o.tile_v)](
             *(o.q, o.k, o.erase, o.gate, o.log_erase, o.beta, weights, inverse, do),
-            *(d_last_state, d_states, d_scaled, d_v, d_first, o.chunks, o.scale),
-            **common, BV=o.tile_v,
+            *(d_final, d_states, d_scaled, d_v, d_first, o.chunks, o.scale),
+            **common,
         )  # fmt: skip
-        d_q, d_k, d_k_end = (torch.empty_like(o.q) for _ in range(3))
-        d_erase, d_beta, d_inner = (
-            None if x is None else torch.empty_like(x) for x in (o.erase, o.beta, inner)
+        # Through the states and, with a scalar gate, of the pairs.
+        read, end = torch.empty_like(o.q), torch.empty_like(o.q)
+        d_q, d_k = torch.empty_like(o.q), torch.empty_like(o.q)
+        erased, d_erase, d_beta, d_inner = (
+            None if x is None else torch.empty_like(x) for x in (o.erase, o.erase, o.beta, inner)
         )
-        d_weights, d_last = torch.empty_like(weights), o.empty(o.key)
-        count, tile_k = o.heads * o.chunks, min(TILE_K, o.key)
-        gradients.gradients[(count, o.key // tile_k)](
-            *(o.q, o.k, o.erase, o.gate, o.log_erase, o.beta, inner, states, d_states),
+        last, between, d_weights = o.empty(o.key), o.empty(CHUNK), torch.empty_like(weights)
+        tile_k = min(TILE_K, o.key)
+        gradients.gradients[(o.heads * o.chunks, o.key // tile_k)](
+            *(o.q, o.k, o.erase, o.gate, o.log_erase, o.beta, weights, inner, states, d_states),
             *(residual, o.v if update is None else update, do, d_scaled, d_v),
-            *(d_q, d_k, d_k_end, d_erase, d_beta, d_weights, d_inner, d_last, o.scale),
-            **common, BK=tile_k, BV=o.tile_v,
+            *(read, end, erased, last, d_beta, d_weights, d_inner),
+            *(d_q, d_k, d_erase, between, o.scale),
+            **common, EXCLUSIVE=o.exclusive, BK=tile_k,
         )  # fmt: skip
-        if o.width > 1:
-            pairs.weigh_backward[(count, CHUNK // SUB)](
-                *(o.q, o.k, o.erase, o.gate, o.log_erase, d_weights, d_inner, d_q, d_k, d_erase),
-                **o.sizes, SUB=SUB,
-            )  # fmt: skip
-        d_g = _gate(o, d_q, d_k, d_k_end, d_erase, d_last)
+        if o.width == 1:
+            # A pair gives to the log decay of the token after its column, and of none before that.
+            d_g = torch.nn.functional.pad(between[..., :-1], (1, 0)).unsqueeze(-1)
+        else:
+            d_g = _pairs_by_channel(o, d_weights, d_inner, d_q, d_k, d_erase)
+        d_g += sum_from(to_gate(o.q * read, o.gate), strict=False)
+        d_g += sum_before(to_gate(o.k * end, o.gate))
+        kept_last = o.gate[..., -1, :].exp().float() * last
+        d_g += to_gate(kept_last.unsqueeze(-2), o.gate)
+        if o.erase is not None and erased is not None:
+            assert d_erase is not None
+            d_g += sum_from(to_gate(o.erase * erased, o.gate), o.exclusive)
+            d_erase += erased
 
         def whole(x: Tensor | None, like: Tensor | None) -> Tensor | None:
             if x is None or like is None:
@@ -221,24 +231,39 @@ class TritonScan(torch.autograd.Function):
             rows = x.reshape(*like.shape[:2], -1, x.shape[-1])
             return rows[..., : like.shape[-2], : like.shape[-1]]
 
-        merged = (whole(d_q, q), whole(d_k + d_k_end, k), whole(d_v, v), whole(d_g, g))
+        merged = (whole(d_q + read, q), whole(d_k + end, k), whole(d_v, v), whole(d_g, g))
         d_first = d_first.reshape(*q.shape[:2], o.key, o.value)
         d_first = d_first[..., : q.shape[-1], : v.shape[-1]]
         return (*merged, whole(d_erase, erase), whole(d_beta, beta), d_first, None, None, None)
 
 
-def _gate(
+def _pairs_by_channel(
     o: _Operands,
+    d_weights: Tensor,
+    d_inner: Tensor | None,
     d_q: Tensor,
     d_k: Tensor,
-    d_k_end: Tensor,
     d_erase: Tensor | None,
-    d_last: Tensor,
 ) -> Tensor:
-    """The gradient of the log decays, `[N, chunks, C, 1 or K]`."""
-    d_log = o.q * d_q - o.k * (d_k + d_k_end)
-    d_log[..., -1, :] += (o.k * d_k_end).sum(-2) + o.gate[..., -1, :].exp() * d_last
-    d_log_erase = None
-    if o.erase is not None and d_erase is not None:
-        d_log_erase = to_gate(o.erase * d_erase, o.gate)
-    return gate_gradient(to_gate(d_log, o.gate), d_log_erase, o.exclusive)
+    """Writes the gradients of the pairs, and returns that of the log decays, `[N, chunks, C, K]`."""
+    strips = CHUNK // SUB
+    within, by_rows, by_columns = (torch.empty_like(o.q) for _ in range(3))
+    by_erase = None if o.erase is None else torch.empty_like(o.q)
+    over = o.q.new_zeros(o.heads, o.chunks, strips, strips, o.key)
+    pairs.weigh_backward[(o.heads * o.chunks, strips)](
+        *(o.q, o.k, o.erase, o.gate, o.log_erase, d_weights, d_inner),
+        *(d_q, d_k, d_erase, within, by_rows, by_erase, by_columns, over),
+        **o.sizes, EXCLUSIVE=o.exclusive, SUB=SUB,
+    )  # fmt: skip
+
+    def by_strip(x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:-2], strips, SUB, o.key)
+
+    d_g = by_strip(within) + sum_from(by_strip(by_rows), strict=False)
+    if by_erase is not None:
+        d_g += sum_from(by_strip(by_erase), o.exclusive)
+    d_g += sum_before(by_strip(by_columns))
+    for strip in range(1, strips - 1):
+        crossing = over[..., :strip, strip + 1 :, :].sum((-3, -2))
+        d_g[..., strip, :, :] += crossing.unsqueeze(-2)
+    return d_g.flatten(-3, -2)

@@ -28,7 +28,7 @@ def simple_gla(
     q, k `[B, T, H, K]`; v `[B, T, HV, V]`; g `[B, T, HV]`.
     `o_t = s q_tᵀ S_t` with `scale` s (default `K ** -0.5`); `initial_state` `[N, HV, K, V]`;
     `cu_seqlens` `[N + 1]` packs N sequences into one row (B = 1). Returns o in q's dtype, and the
-    final states (float32, or float64 for float64 inputs) or None. Half types use bfloat16 products.
+    final states (float32, or float64 for float64 inputs) or None. bfloat16 has bfloat16 products.
 
     On Hopper with bfloat16 and K up to 128 the native kernels run; `recompute_states` and what they do
     with NaN are described in `gated_delta_rule`.

@@ -1,9 +1,9 @@
 """What the Triton kernels share: the product with its rounding, and the tiles of a chunk.
 
 Every tensor is float32, contiguous and padded with zeroes to whole chunks and tiles, which write
-nothing and decay nothing. `gate` is the inclusive cumulative log decay of a chunk, one number a token
-(`WIDTH` 1) or one a channel (`WIDTH` K). Sizes that the compiler knows are in capitals: C tokens a
-chunk, K and V channels.
+nothing and decay nothing; but `gate`, the inclusive cumulative log decay of a chunk, one number a token
+(`WIDTH` 1) or one a channel (`WIDTH` K), is float64: its differences keep weak gates beside strong ones.
+Sizes that the compiler knows are in capitals: C tokens a chunk, K and V channels.
 """
 
 from __future__ import annotations
@@ -49,10 +49,16 @@ def load_last(base, columns, C: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def power(log):
+    """`exp(log)` of a difference of gates, in float32."""
+    return tl.exp(log.to(tl.float32))
+
+
+@triton.jit
 def read(x, gate, state, WIDTH: tl.constexpr, ROUNDED: tl.constexpr):
     """`diag(exp gate) x S`; a scalar decay is applied after the product, outside its rounding."""
     if WIDTH == 1:
-        found = tl.exp(gate) * product(x, state, ROUNDED)
+        found = power(gate) * product(x, state, ROUNDED)
     else:
-        found = product(tl.exp(gate) * x, state, ROUNDED)
+        found = product(power(gate) * x, state, ROUNDED)
     return found

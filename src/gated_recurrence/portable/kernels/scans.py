@@ -8,7 +8,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gated_recurrence.portable.kernels.products import load_gate, load_last, product, read, tile
+from gated_recurrence.portable.kernels.products import (
+    load_gate,
+    load_last,
+    power,
+    product,
+    read,
+    tile,
+)
 
 
 @triton.jit
@@ -44,8 +51,8 @@ def forward(
         found = scale * read(tl.load(q + at_k), log, s, WIDTH, ROUNDED)
         found += product(tl.load(weights + at_c), u, ROUNDED)
         tl.store(out + at_v, found)
-        k_end = tl.exp(tl.trans(last) - log) * tl.load(k + at_k)
-        s = tl.exp(last) * s + product(tl.trans(k_end), u, ROUNDED)
+        k_end = power(tl.trans(last) - log) * tl.load(k + at_k)
+        s = power(last) * s + product(tl.trans(k_end), u, ROUNDED)
     tl.store(tile(final + head * K * V, channels, columns, V), s)
 
 
@@ -72,15 +79,15 @@ def reverse(
         log = load_gate(gates, rows, channels, WIDTH)
         last = load_last(gates, channels, C, WIDTH)
         do = tl.load(d_out + at_v)
-        k_end = tl.exp(tl.trans(last) - log) * tl.load(k + at_k)
+        k_end = power(tl.trans(last) - log) * tl.load(k + at_k)
         du = product(tl.trans(tl.load(weights + at_c)), do, ROUNDED) + product(k_end, ds, ROUNDED)
-        ds = tl.exp(last) * ds
-        ds += product(tl.trans(scale * tl.exp(log) * tl.load(q + at_k)), do, ROUNDED)
+        ds = power(last) * ds
+        ds += product(tl.trans(scale * power(log) * tl.load(q + at_k)), do, ROUNDED)
         if DELTA:
             du = product(tl.trans(tl.load(inverse + at_c)), du, ROUNDED)
             tl.store(d_scaled + at_v, du)
             du = tl.load(beta + chunk * C + rows)[:, None] * du
             log_x = load_gate(log_erase + chunk * C * WIDTH, rows, channels, WIDTH)
-            ds -= product(tl.trans(tl.exp(log_x) * tl.load(erase + at_k)), du, ROUNDED)
+            ds -= product(tl.trans(power(log_x) * tl.load(erase + at_k)), du, ROUNDED)
         tl.store(d_v + at_v, du)
     tl.store(tile(d_first + head * K * V, channels, columns, V), ds)
