@@ -32,7 +32,7 @@ def backward(c: algebra.Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> 
     d_log = torch.cat([d_log[..., :-1, :], d_log[..., -1:, :] + at_end.unsqueeze(-2)], -2)
     if c.erase is not None and found.erase is not None:
         d_log = d_log + c.erase * found.erase
-    return replace(found, g=algebra._from(algebra._to_gate(d_log, c.log_decay), strict=False))
+    return replace(found, g=algebra.sum_from(algebra.to_gate(d_log, c.log_decay), strict=False))
 
 
 @contextlib.contextmanager

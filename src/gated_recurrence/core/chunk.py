@@ -83,13 +83,13 @@ def _pair_decay(rows: Tensor, columns: Tensor, strict: bool, like: Tensor) -> Te
     return _decay(gap.masked_fill(~keep.unsqueeze(-1), -torch.inf), like)
 
 
-def _from(x: Tensor, strict: bool) -> Tensor:
+def sum_from(x: Tensor, strict: bool) -> Tensor:
     """`Σ x_i` over i ≥ t, or i > t if strict, along the axis before the last."""
     out = x.flip(-2).cumsum(-2).flip(-2)
     return torch.nn.functional.pad(out[..., 1:, :], (0, 0, 0, 1)) if strict else out
 
 
-def _before(x: Tensor) -> Tensor:
+def sum_before(x: Tensor) -> Tensor:
     """`Σ x_j` over j < t."""
     return torch.nn.functional.pad(x.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))
 
@@ -131,7 +131,7 @@ def pairs_backward(
     own decay."""
     if log_y.shape[-1] == 1:
         grad = grad * _pair_decay(log_x, log_y, strict, x).squeeze(-1)
-        between = _from(grad * product(x, y.mT, rounded), exclusive).tril(-1)
+        between = sum_from(grad * product(x, y.mT, rounded), exclusive).tril(-1)
         return product(grad, y, rounded), product(grad.mT, x, rounded), _sum(between)
     grad_x, grad_y, grad_g = torch.zeros_like(x), torch.zeros_like(y), torch.zeros_like(x)
     for first in range(0, x.shape[-2], SUB):
@@ -142,7 +142,7 @@ def pairs_backward(
         grad_x[..., rows, :] += torch.einsum("...ijk,...jk->...ik", decay, y_rows)
         grad_y[..., rows, :] += torch.einsum("...ijk,...ik->...jk", decay, x_rows)
         terms = decay * x_rows.unsqueeze(-2) * y_rows.unsqueeze(-3)  # [..., i, j, K]
-        between = _from(terms.movedim(-1, -3), exclusive).tril(-1)  # [..., K, t, j]
+        between = sum_from(terms.movedim(-1, -3), exclusive).tril(-1)  # [..., K, t, j]
         grad_g[..., rows, :] += between.sum(-1).mT
         if first:
             base = log_y[..., first - 1 : first, :]
@@ -154,8 +154,8 @@ def pairs_backward(
             to_y = from_y * product(block.mT, x_rows * from_x, rounded)
             grad_x[..., rows, :] += to_x
             grad_y[..., :first, :] += to_y
-            grad_g[..., rows, :] += _from(x_rows * to_x, exclusive)
-            grad_g[..., :first, :] += _before(y_before * to_y)
+            grad_g[..., rows, :] += sum_from(x_rows * to_x, exclusive)
+            grad_g[..., :first, :] += sum_before(y_before * to_y)
     return grad_x, grad_y, grad_g
 
 
@@ -205,9 +205,9 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
     d_k_end = _decay(last - c.log_decay, c.k) * product(solved.update, d_next.mT, r)
     kept = _decay(last, state).mT * d_next
     d_state = kept + product((c.scale * decay * c.q).mT, d_out, r)
-    d_g = d_g + _from(_to_gate(c.q * d_read, c.log_decay), strict=False)
-    d_g = d_g + _before(_to_gate(c.k * d_k_end, c.log_decay))
-    d_g = d_g + _to_gate((state * kept).sum(-1).unsqueeze(-2), c.log_decay)
+    d_g = d_g + sum_from(to_gate(c.q * d_read, c.log_decay), strict=False)
+    d_g = d_g + sum_before(to_gate(c.k * d_k_end, c.log_decay))
+    d_g = d_g + to_gate((state * kept).sum(-1).unsqueeze(-2), c.log_decay)
     d_v, d_erase, d_beta = d_update, None, None
     if c.erase is not None and c.beta is not None:
         assert solved.inverse is not None
@@ -226,7 +226,7 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
         d_k, d_erase = d_k + more, d_erase + d_erased
         d_state = d_state - product((erased * c.erase).mT, d_v, r)
         d_g = d_g + through
-        d_g = d_g + _from(_to_gate(c.erase * d_erased, c.log_erase), c.exclusive)
+        d_g = d_g + sum_from(to_gate(c.erase * d_erased, c.log_erase), c.exclusive)
     return Gradients(d_q + d_read, d_k + d_k_end, d_v, d_g, d_erase, d_beta, d_state)
 
 
@@ -234,5 +234,5 @@ def _sum(x: Tensor) -> Tensor:
     return x.sum(-1, keepdim=True)
 
 
-def _to_gate(grad: Tensor, gate: Tensor) -> Tensor:
+def to_gate(grad: Tensor, gate: Tensor) -> Tensor:
     return _sum(grad) if gate.shape[-1] == 1 else grad

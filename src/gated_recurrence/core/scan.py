@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gated_recurrence import portable
 from gated_recurrence.core import chunk as algebra
 from gated_recurrence.native import dispatch
 
@@ -122,5 +124,10 @@ def scan(
     q, k, erase `[B, HV, T, K]`; v `[B, HV, T, V]`; g `[B, HV, T, 1 or K]`; beta `[B, HV, T, 1]`;
     state `[B, HV, K, V]`; all of one working dtype. Returns the output and the final state.
     """
-    found = _Scan.apply(q, k, v, g, erase, beta, state, scale, exclusive, rounded)  # type: ignore[no-untyped-call]
+    scanned: Callable[..., Any] = _Scan.apply
+    if portable.applies(q, rounded):
+        from gated_recurrence.portable.scan import TritonScan
+
+        scanned = TritonScan.apply
+    found = scanned(q, k, v, g, erase, beta, state, scale, exclusive, rounded)
     return found[0], found[1]

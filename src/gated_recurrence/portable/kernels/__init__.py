@@ -1,0 +1,1 @@
+"""One kernel file a stage; `products` is what they share."""
