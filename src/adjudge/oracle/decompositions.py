@@ -254,7 +254,8 @@ TABLE: dict[Any, Decomposition] = {
     aten.elu.default: _elu,
     aten.hardsigmoid.default: lambda x: torch.clamp(x / 6 + 0.5, 0, 1),
     aten.hardswish.default: lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
-    aten.log_sigmoid_forward.default: lambda x: (-_softplus(-x), x),
+    # The second is what the backward pass reads.
+    aten.log_sigmoid_forward.default: lambda x: (-_softplus(-x), torch.exp(-torch.abs(x))),
     aten.expm1.default: lambda x: torch.exp(x) - 1,
     aten.log1p.default: lambda x: torch.log(1 + x),
     aten._softmax.default: _softmax,
