@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from gated_recurrence.native.kernels import SHARED, SOURCES, THREADS_PREPARE
+from gated_recurrence.native.kernels import GATE_HEADS, SHARED, SOURCES, THREADS_PREPARE
 
 log = logging.getLogger("gated_recurrence")
 
@@ -25,6 +25,7 @@ FLAGS = (
     "-cubin",
     *(f"-DSHARED_{name}={size}" for name, size in SHARED.items()),
     f"-DTHREADS_PREPARE={THREADS_PREPARE}",
+    f"-DGATE_HEADS={GATE_HEADS}",
 )
 
 

@@ -16,7 +16,7 @@ from gated_recurrence.core.scan import CHUNK
 class Plan:
     """int32 tables: `sequences` of (batch, first token, tokens, first chunk); and the chunks, each
     eight numbers (batch, first token, tokens, the sequence + 1 where it is its first chunk and else
-    0; its index, three of padding), in the orders in which scans reach them, all sequences at once:
+    0; its index, the chunks before and after it in its sequence, the sequence), in the orders in which scans reach them, all sequences at once:
     `forward_order` each from its start, `order` each from its end."""
 
     sequences: Tensor
@@ -47,12 +47,22 @@ def order(sequences: list[list[int]], from_end: bool) -> list[int]:
     return [chunk for _, chunk in sorted(found)]
 
 
+def where(sequences: list[list[int]]) -> list[list[int]]:
+    """Of each chunk: its index, the chunks before and after it in its sequence, the sequence."""
+    found = []
+    for sequence, (_, _, tokens, start) in enumerate(sequences):
+        count = -(-tokens // CHUNK)
+        found += [[start + i, i, count - 1 - i, sequence] for i in range(count)]
+    return found
+
+
 @functools.lru_cache(maxsize=64)
 def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
     """The tables on a device; kept, since a training run repeats its shapes."""
     sequences, chunks = rows(batch, bounds)
+    places = where(sequences)
     orders = [
-        [[*chunks[chunk], chunk, 0, 0, 0] for chunk in order(sequences, from_end)]
+        [[*chunks[chunk], *places[chunk]] for chunk in order(sequences, from_end)]
         for from_end in (False, True)
     ]
     tables = [torch.tensor(x, dtype=torch.int32) for x in (sequences, *orders)]

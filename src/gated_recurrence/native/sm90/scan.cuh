@@ -295,9 +295,9 @@ __device__ __forceinline__ void read_state(float (&state)[64], const float* from
 }
 
 __device__ __forceinline__ void write_state(const float (&state)[64], float* to, const Place& place,
-                                            const Lane& lane) {
+                                            const Lane& lane, float factor = 1.f) {
   if (to == nullptr) return;
-  each_state_element(place, lane, [&](int i, int64_t at) { to[at] = state[i]; });
+  each_state_element(place, lane, [&](int i, int64_t at) { to[at] = factor * state[i]; });
 }
 
 template <int N>
