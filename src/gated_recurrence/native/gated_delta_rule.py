@@ -1,7 +1,7 @@
 """The members with one gate a head on Hopper: two kernels forward and two backward.
 
-Gated DeltaNet, and without a delta rule (`beta` None, another build of the same kernels, and one more for dg) simple
-GLA.
+Gated DeltaNet, and without a delta rule (`beta` None, another build of the same kernels
+and one more for dg) simple GLA.
 
 A chunk is 64 tokens of one sequence, a chunk-head one of its value heads; workspaces are padded to
 whole chunks. `sm90/parameters.cuh` says what each field of `Parameters` is.
@@ -30,7 +30,16 @@ POINTERS = (
     *("sequences", "forward_order", "order", "g", "beta", "vectors", "inverse_out", "weights_out"),
     *("initial_state", "d_final_state", "final_state", "d_initial_state", "out_rows", "d_v_rows"),
     *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_value_parts"),
-    *("d_start_parts", "d_end_parts", "d_gate_parts", "prepared", "ready", "taken", "d_g", "d_beta"),
+    *(
+        "d_start_parts",
+        "d_end_parts",
+        "d_gate_parts",
+        "prepared",
+        "ready",
+        "taken",
+        "d_g",
+        "d_beta",
+    ),
 )
 COUNTS = (
     *("heads", "value_heads", "chunk_heads", "sequence_heads"),

@@ -14,10 +14,13 @@ from gated_recurrence.core.scan import CHUNK
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """int32 tables: `sequences` of (batch, first token, tokens, first chunk); and the chunks, each
-    eight numbers (batch, first token, tokens, the sequence + 1 where it is its first chunk and else
-    0; its index, the chunks before and after it in its sequence, the sequence), in the orders in which scans reach them, all sequences at once:
-    `forward_order` each from its start, `order` each from its end."""
+    """int32 tables of rows of eight.
+
+    `sequences`, the longest first: batch, first token, tokens, first chunk; the sequence, three of
+    padding. The chunks: batch, first token, tokens, the sequence + 1 where it is its first chunk and
+    else 0; its index, the chunks before and after it in its sequence, the sequence. They stand in the
+    orders in which scans reach them, all sequences at once: `forward_order` each from its start,
+    `order` each from its end."""
 
     sequences: Tensor
     forward_order: Tensor
@@ -56,6 +59,12 @@ def where(sequences: list[list[int]]) -> list[list[int]]:
     return found
 
 
+def longest_first(sequences: list[list[int]]) -> list[list[int]]:
+    """The scans' table: where they are more than fit at once, none that takes long starts late."""
+    found = [[*row, sequence, 0, 0, 0] for sequence, row in enumerate(sequences)]
+    return sorted(found, key=lambda row: -row[2])
+
+
 @functools.lru_cache(maxsize=64)
 def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
     """The tables on a device; kept, since a training run repeats its shapes."""
@@ -65,5 +74,5 @@ def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
         [[*chunks[chunk], *places[chunk]] for chunk in order(sequences, from_end)]
         for from_end in (False, True)
     ]
-    tables = [torch.tensor(x, dtype=torch.int32) for x in (sequences, *orders)]
+    tables = [torch.tensor(x, dtype=torch.int32) for x in (longest_first(sequences), *orders)]
     return Plan(*(table.to(device) for table in tables))
