@@ -31,6 +31,7 @@ POINTERS = (
     *("initial_state", "d_final_state", "final_state", "d_initial_state", "out_rows", "d_v_rows"),
     *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_value_parts"),
     *(
+        "last_state",
         "d_start_parts",
         "d_end_parts",
         "d_gate_parts",
@@ -138,7 +139,8 @@ class _Recurrence(torch.autograd.Function):
         state, update = call.states(delta) if keep_states else (None, None)
         call.map(q=q, k=k, v=v, out=out, inverse=inverse, weights=weights)
         call.point(g=g, beta=beta, vectors=vectors, inverse_out=inverse, weights_out=weights)
-        call.point(initial_state=initial_state, final_state=final, out_rows=out)
+        last = torch.empty_like(final) if not delta and ctx.needs_input_grad[3] else None
+        call.point(initial_state=initial_state, final_state=final, last_state=last, out_rows=out)
         call.map(update=update, state=state)
         call.set(keep_states=int(keep_states))
         prepared = torch.zeros(call.chunk_heads, dtype=torch.int32, device=v.device)
@@ -146,9 +148,8 @@ class _Recurrence(torch.autograd.Function):
         scans = 2 * call.sequence_heads
         call.launch(kernels.prepare, _prepare_blocks(call, scans))
         call.launch(kernels.forward, scans)
-        kept = final if kernels.gates is not None else None
         ctx.save_for_backward(
-            *(q, k, v, vectors, inverse, weights, initial_state, update, state, kept)
+            *(q, k, v, vectors, inverse, weights, initial_state, update, state, last)
         )
         ctx.settings = scale, layout
         ctx.set_materialize_grads(False)
@@ -159,7 +160,7 @@ class _Recurrence(torch.autograd.Function):
     def backward(
         ctx: Any, d_out: Tensor | None, d_final: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, vectors, inverse, weights, initial_state, update, state, final = ctx.saved_tensors
+        q, k, v, vectors, inverse, weights, initial_state, update, state, last = ctx.saved_tensors
         call = _Call(q, v, ctx.settings[1], ctx.settings[0])
         d_out = torch.zeros_like(v) if d_out is None else _readable(d_out)
         d_final = None if d_final is None else d_final.contiguous()
@@ -179,7 +180,7 @@ class _Recurrence(torch.autograd.Function):
         starts, ends = call.floats(2, call.sequence_heads, 8)
         call.point(d_value_parts=values, d_start_parts=starts, d_end_parts=ends)
         parts = None if delta else call.floats(call.chunk_heads, 2, 4)
-        call.point(d_gate_parts=parts, final_state=final)
+        call.point(d_gate_parts=parts, last_state=last)
         # What begins at zero, in one allocation.
         count = v.shape[0] * v.shape[1] * v.shape[2]
         zeroes = call.floats(2 * count + call.chunk_heads + 1).zero_()

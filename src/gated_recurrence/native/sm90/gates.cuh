@@ -20,7 +20,7 @@ struct GateParts {
   float states, keys, queries;  // E, B, Q
   float decay;
 
-  __device__ GateParts(const Parameters& p, int chunk, int value_head) {
+  __device__ __forceinline__ void read(const Parameters& p, int chunk, int value_head) {
     const int64_t at = int64_t(chunk) * p.value_heads + value_head;
     const float4 one = p.d_gate_parts[2 * at], other = p.d_gate_parts[2 * at + 1];
     states = one.x + other.x;
@@ -32,45 +32,52 @@ struct GateParts {
 
 // Adds what the chunks on one side, `step` being +1 or -1, have to say; not past one that has no
 // number to give.
-__device__ __forceinline__ void ask(const Parameters& p, const GateParts& here, int chunk,
-                                    int value_head, int step, int there_are, float& sum,
-                                    float& weight) {
-  float between = here.decay, shift = 0.f;
-  GateParts last = here;
-  for (int d = 1; d <= min(REACH, there_are); d++) {
-    const GateParts next(p, chunk + step * d, value_head);
+__device__ __forceinline__ void ask(const GateParts (&parts)[2 * REACH + 1], int step,
+                                    int there_are, float& sum, float& weight) {
+  float between = parts[REACH].decay, shift = 0.f;
+#pragma unroll
+  for (int d = 1; d <= REACH; d++) {
+    const GateParts &last = parts[REACH + step * (d - 1)], &next = parts[REACH + step * d];
     between *= next.decay;
     shift += step > 0 ? next.queries - last.keys : next.keys - last.queries;
     const float counts = d == there_are ? 2.f * between : between;
     const float says = counts * (next.states + shift);
-    if (!isfinite(says)) return;
+    if (d > there_are || !isfinite(says)) return;
     sum += says;
     weight += counts;
-    last = next;
   }
 }
 
+// A thread has one head and every eighth token. All that it reads it asks for at once.
 __device__ __forceinline__ void add_states(const Parameters& p) {
-  __shared__ float found[GATE_HEADS];
-  await_previous();
+  constexpr int apart = GATE_THREADS / GATE_HEADS, tokens = CHUNK / apart;
   const int groups = (p.value_heads + GATE_HEADS - 1) / GATE_HEADS;
   const int4* row = p.order + 2 * (blockIdx.x / groups);
   const int4 chunk = __ldg(row), where = __ldg(row + 1);
-  const int lane = threadIdx.x % GATE_HEADS;
-  const int value_head = blockIdx.x % groups * GATE_HEADS + lane;
-  if (threadIdx.x < GATE_HEADS && value_head < p.value_heads) {
-    const GateParts here(p, where.x, value_head);
-    float sum = here.states, weight = 1.f;
-    if (where.y > 0 && where.z > 0) {
-      ask(p, here, where.x, value_head, 1, where.z, sum, weight);
-      ask(p, here, where.x, value_head, -1, where.y, sum, weight);
-    }
-    found[lane] = sum / weight;
-  }
-  __syncthreads();
+  const int value_head = blockIdx.x % groups * GATE_HEADS + threadIdx.x % GATE_HEADS;
+  const int first = threadIdx.x / GATE_HEADS;
+  float* d_g = p.d_g + (chunk.x * p.length + chunk.y + first) * p.value_heads + value_head;
+  const int64_t pitch = int64_t(apart) * p.value_heads;
+  await_previous();
   if (value_head >= p.value_heads) return;
-  const int64_t first = (chunk.x * p.length + chunk.y) * p.value_heads + value_head;
-  for (int token = threadIdx.x / GATE_HEADS; token < chunk.z; token += GATE_THREADS / GATE_HEADS) {
-    p.d_g[first + int64_t(token) * p.value_heads] += found[lane];
+  GateParts parts[2 * REACH + 1];
+#pragma unroll
+  for (int i = 0; i < 2 * REACH + 1; i++) {
+    parts[i].read(p, where.x + max(-where.y, min(where.z, i - REACH)), value_head);
+  }
+  float found[tokens];
+#pragma unroll
+  for (int i = 0; i < tokens; i++) {
+    found[i] = first + i * apart < chunk.z ? d_g[i * pitch] : 0.f;
+  }
+  float sum = parts[REACH].states, weight = 1.f;
+  if (where.y > 0 && where.z > 0) {
+    ask(parts, 1, where.z, sum, weight);
+    ask(parts, -1, where.y, sum, weight);
+  }
+  sum /= weight;
+#pragma unroll
+  for (int i = 0; i < tokens; i++) {
+    if (first + i * apart < chunk.z) d_g[i * pitch] = found[i] + sum;
   }
 }

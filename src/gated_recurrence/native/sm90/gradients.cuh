@@ -308,13 +308,11 @@ __device__ __forceinline__ void add_gate(const Parameters& p, const Memory& memo
 #pragma unroll
     for (int w = 0; w < THREADS / 64; w++) keys += memory.kept[w];
   }
-  if (at.first()) {
-    const float sum = eight(p.d_start_parts, (at.chunk.w - 1) * p.value_heads + at.value_head);
-    const float decay = p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1];
-    if (half() == 0) states += decay * sum;
-  } else if (at.summed<Delta>()) {
-    const float sum = eight(p.d_end_parts, at.sequence * p.value_heads + at.value_head);
-    states = (half() == 0 ? sum : 0.f) - keys;
+  if (at.summed<Delta>() && half() == 0) {
+    const float sum =
+        at.first() ? eight(p.d_start_parts, (at.chunk.w - 1) * p.value_heads + at.value_head)
+                   : eight(p.d_end_parts, at.sequence * p.value_heads + at.value_head);
+    states = p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
   }
   if (lane == 31) d_log.y += Delta ? states : keys;
   float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them

@@ -30,8 +30,8 @@ struct Parameters {
   __nv_bfloat16 *d_q, *d_k;                    // [B, T, HV, K]
   float *d_q_wide, *d_k_wide;                  // [B, T, HV, K], or null where HV = H
   float* d_value_parts;  // [2, chunk-head, 64]: rowsum(dV o V)
-  // [sequence-head, 8]: the sums of S o dS' of a sequence's first chunk, and of its final state and
-  // that one's gradient
+  float* last_state;  // without a delta rule, [sequence, HV, K, V] or null: S before the last chunk
+  // [sequence-head, 8]: the sums of S o dS' of a sequence's first chunk and of its last
   float *d_start_parts, *d_end_parts;
   float4* d_gate_parts;  // [chunk-head, 2], without a delta rule: see `gates.cuh`
   int* prepared;  // [chunk-head]: not zero once gdn_prepare has stored its part

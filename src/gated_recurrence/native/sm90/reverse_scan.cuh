@@ -50,8 +50,8 @@ __device__ __forceinline__ int value_sums_token() {
   return 8 * block + 2 * (lane % 4);
 }
 
-// The sum of S o dS', of a sequence's first chunk or its final state: both are float32 there, and
-// nowhere else.
+// The sum of S o dS' of a sequence's first chunk or, without a delta rule, its last: both are float32
+// there, and nowhere else.
 __device__ __forceinline__ void state_sum(float* parts, const float* state, float factor,
                                           const Place& place, const float (&d_state)[64],
                                           const Lane& lane) {
@@ -214,8 +214,8 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
       state_sum(p.d_start_parts, p.initial_state, 1.f, place, scan.state, lane);
     }
     if constexpr (!Delta) {
-      state_sum(p.d_end_parts, p.d_final_state == nullptr ? nullptr : p.final_state, 1.f, place,
-                scan.state, lane);
+      const bool some = place.chunk_count > 1 && p.d_final_state != nullptr;
+      state_sum(p.d_end_parts, some ? p.last_state : nullptr, 1.f, place, scan.state, lane);
     }
     scan.open(0);
     if constexpr (Delta) {
