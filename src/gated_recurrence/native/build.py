@@ -28,6 +28,14 @@ FLAGS = (
     f"-DGATE_HEADS={GATE_HEADS}",
 )
 
+# The schedule for compute capability 10.0, which no call takes yet: compiled and inspected, not run.
+BLACKWELL = Path(__file__).parent / "sm100"
+BLACKWELL_SOURCES = ("gdn_scans", "simple_scans")
+BLACKWELL_FLAGS = (
+    *("-std=c++17", "-O3", "-gencode=arch=compute_100a,code=sm_100a"),
+    f"-DSHARED_FORWARD={195 * 1024}",
+)
+
 
 class NoCompiler(RuntimeError):
     """There is no nvcc, and no earlier build in the cache."""
