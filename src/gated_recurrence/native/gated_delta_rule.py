@@ -142,6 +142,7 @@ class _Recurrence(torch.autograd.Function):
         last = torch.empty_like(final) if not delta and ctx.needs_input_grad[3] else None
         call.point(initial_state=initial_state, final_state=final, last_state=last, out_rows=out)
         call.map(update=update, state=state)
+        call.point(sequences=layout.longest_first)
         call.set(keep_states=int(keep_states))
         prepared = torch.zeros(call.chunk_heads, dtype=torch.int32, device=v.device)
         call.point(prepared=prepared)

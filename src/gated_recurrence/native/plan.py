@@ -16,13 +16,16 @@ from gated_recurrence.core.scan import CHUNK
 class Plan:
     """int32 tables of rows of eight.
 
-    `sequences`, the longest first: batch, first token, tokens, first chunk; the sequence, three of
-    padding. The chunks: batch, first token, tokens, the sequence + 1 where it is its first chunk and
-    else 0; its index, the chunks before and after it in its sequence, the sequence. They stand in the
-    orders in which scans reach them, all sequences at once: `forward_order` each from its start,
-    `order` each from its end."""
+    `sequences`: batch, first token, tokens, first chunk; the sequence, three of padding. In
+    `longest_first` they stand by their length.
+
+    The chunks: batch, first token, tokens, the sequence + 1 where it is its first chunk and else 0;
+    its index, the chunks before and after it in its sequence, the sequence. They stand in the orders
+    in which scans reach them, all sequences at once: `forward_order` each from its start, `order`
+    each from its end."""
 
     sequences: Tensor
+    longest_first: Tensor
     forward_order: Tensor
     order: Tensor
 
@@ -59,10 +62,14 @@ def where(sequences: list[list[int]]) -> list[list[int]]:
     return found
 
 
+def numbered(sequences: list[list[int]]) -> list[list[int]]:
+    """The scans' table, in the order of the backward pass: its gradients wait for the last to start."""
+    return [[*row, sequence, 0, 0, 0] for sequence, row in enumerate(sequences)]
+
+
 def longest_first(sequences: list[list[int]]) -> list[list[int]]:
-    """The scans' table: where they are more than fit at once, none that takes long starts late."""
-    found = [[*row, sequence, 0, 0, 0] for sequence, row in enumerate(sequences)]
-    return sorted(found, key=lambda row: -row[2])
+    """That of the forward pass: of scans that do not all fit at once, none that takes long is late."""
+    return sorted(numbered(sequences), key=lambda row: -row[2])
 
 
 @functools.lru_cache(maxsize=64)
@@ -74,5 +81,6 @@ def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
         [[*chunks[chunk], *places[chunk]] for chunk in order(sequences, from_end)]
         for from_end in (False, True)
     ]
-    tables = [torch.tensor(x, dtype=torch.int32) for x in (longest_first(sequences), *orders)]
+    scans = numbered(sequences), longest_first(sequences)
+    tables = [torch.tensor(x, dtype=torch.int32) for x in (*scans, *orders)]
     return Plan(*(table.to(device) for table in tables))

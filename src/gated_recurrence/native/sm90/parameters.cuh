@@ -16,7 +16,8 @@ struct Parameters {
   CUtensorMap update;     // U' = A' (V - diag(e) K S): the update before its beta  [64, V]
   CUtensorMap state;      // S^T before the chunk                                   [V, K]
   CUtensorMap d_state;    // the gradient of S^T after the chunk                    [V, K]
-  const int4* sequences;  // the longest first: batch, first token, tokens, first chunk; sequence, -, -, -
+  // Batch, first token, tokens, first chunk; the sequence, -, -, -: in the order of the scans.
+  const int4* sequences;
   // The chunks as the forward scans reach them, all sequences at once, and in the order in which
   // their gradients are taken: batch, first token, tokens (1 to 64), 0 or a first chunk's sequence
   // + 1; index, chunks before and after it in its sequence, sequence.
