@@ -33,7 +33,7 @@ BLACKWELL = Path(__file__).parent / "sm100"
 BLACKWELL_SOURCES = ("gdn_scans", "simple_scans")
 BLACKWELL_FLAGS = (
     *("-std=c++17", "-O3", "-gencode=arch=compute_100a,code=sm_100a"),
-    f"-DSHARED_FORWARD={195 * 1024}",
+    f"-DSHARED_SCANS={212 * 1024}",
 )
 
 
