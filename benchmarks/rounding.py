@@ -1,6 +1,8 @@
-"""Which rounding of the Gated DeltaNet kernels costs how much: an emulation of them on the CPU.
+"""Which rounding of the kernels costs how much: an emulation of them on the CPU.
 
-    python benchmarks/rounding.py [--gate 0] [--tokens 256] [--heads 64] [--seeds 6]
+    python benchmarks/rounding.py [--plain] [--gate 0] [--tokens 256] [--heads 64] [--seeds 6]
+
+Of Gated DeltaNet's kernels or, with `--plain`, of those without a delta rule.
 
 Every bfloat16 rounding point of `native/sm90` is here under a name, in the order of the kernels. A row
 of the table leaves one out; a cell is the RMS error against float64, as a share of the error of the
@@ -12,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from gated_recurrence import gated_delta_rule
+from gated_recurrence import gated_delta_rule, simple_gla
+from gated_recurrence.native.gated_delta_rule import split_scale
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "recurrence"))
 from difference import by_difference
@@ -103,6 +107,98 @@ def emulate(x: dict[str, Tensor], exact: frozenset[str], identity: bool) -> dict
     return found | {name: torch.cat(piece, 1) for name, piece in grads}
 
 
+# The same without a delta rule.
+PLAIN_POINTS = {
+    "S": "the state, as an operand and as it is kept",
+    "Ur": "diag(r) V on its way into the state",
+    "read": "2^n diag(e) dO on its way into the state's gradient",
+    "dS": "the state's gradient, as an operand and as it is kept",
+    "dP": "dP",
+    "tiles": "S and dS' where their product is summed for the gate",
+}
+REACH = 2  # as in gates.cuh
+
+
+def emulate_plain(
+    x: dict[str, Tensor], exact: frozenset[str], split: bool, neighbours: bool
+) -> dict[str, Tensor]:
+    """`emulate` without a delta rule.
+
+    `split` false: the accumulators hold dS, not dS / m. `neighbours` false: each chunk's S o dS' is
+    summed over its own tiles alone, the last one's too.
+    """
+
+    def rounded(name: str, value: Tensor) -> Tensor:
+        return value if name in exact else value.bfloat16().float()
+
+    count = x["q"].shape[1] // CHUNK
+    parts = {n: x[n].unflatten(1, (count, CHUNK)) for n in ("q", "k", "v", "g", "d_out")}
+    below = torch.ones(CHUNK, CHUNK, dtype=torch.bool).tril()
+    scale = HEAD**-0.5
+    mantissa, power = split_scale(scale) if split else (1.0, scale)
+    state, kept, out = x["initial_state"], [], []
+    for i in range(count):
+        q, k, v, g = (parts[n][:, i] for n in ("q", "k", "v", "g"))
+        log = g.cumsum(1)
+        decay = (log.unsqueeze(2) - log.unsqueeze(1)).masked_fill(~below, -torch.inf).exp()
+        e, rest = log.exp().unsqueeze(2), (log[:, -1:] - log).exp().unsqueeze(2)
+        weights = (scale * decay * (q @ k.mT)).bfloat16().float()
+        tile = rounded("S", state)
+        kept.append((tile, decay, e, rest, weights, state))
+        out.append(scale * e * (q @ tile) + weights @ v)
+        state = e[:, -1:] * state + k.mT @ rounded("Ur", rest * v)
+    found = {"o": torch.cat(out, 1).bfloat16().float(), "final": state}
+    d_state, unit = x["d_final"], 1.0
+    grads, gates = [], []
+    for i in range(count - 1, -1, -1):
+        q, k, v, d_out = (parts[n][:, i] for n in ("q", "k", "v", "d_out"))
+        tile, decay, e, rest, weights, state = kept[i]
+        d_tile = rounded("dS", d_state)
+        d_v = unit * rest * (k @ d_tile) + weights.mT @ d_out
+        ends = i == 0 or (neighbours and i == count - 1) or "tiles" in exact
+        product = (state * d_state if ends else tile * d_tile).sum((1, 2))
+        d_weights = rounded("dP", scale * decay * (d_out @ v.mT))
+        read = scale * e * (d_out @ tile.mT)
+        end = unit * rest * (v @ d_tile.mT)
+        d_q, d_k = read + d_weights @ k, end + d_weights.mT @ q
+        keys, queries = (k * end).sum((1, 2)), (q * read).sum((1, 2))
+        gates.append((unit * e[:, -1, 0] * product, keys, queries, e[:, -1, 0]))
+        d_log = (q * d_q).sum(2) - (k * d_k).sum(2)
+        d_log[:, -1] += keys
+        grads.append(
+            (d_q.bfloat16().float(), d_k.bfloat16().float(), d_v.bfloat16().float(), d_log)
+        )
+        d_state = e[:, -1:] * d_state * (unit / mantissa)
+        d_state = d_state + q.mT @ rounded("read", power * e * d_out)
+        unit = mantissa
+    gates.reverse()
+    grads.reverse()
+    for i, piece in enumerate(grads):
+        piece[3][:, -1] += smoothed(gates, i) if neighbours else gates[i][0]
+    pieces = list(zip(*grads, strict=True))
+    found |= {n: torch.cat(piece, 1) for n, piece in zip(("q", "k", "v"), pieces, strict=False)}
+    found["g"] = torch.cat([d_log.flip(1).cumsum(1).flip(1) for d_log in pieces[3]], 1)
+    return found
+
+
+def smoothed(gates: list[tuple[Tensor, Tensor, Tensor, Tensor]], chunk: int) -> Tensor:
+    """What gates.cuh finds for a chunk, of each one's E, B, Q and decay."""
+    total, _, _, decay = gates[chunk]
+    if chunk in (0, len(gates) - 1):
+        return total
+    weight = torch.ones_like(total)
+    for step, there_are in ((1, len(gates) - 1 - chunk), (-1, chunk)):
+        between, shift, last = decay, torch.zeros_like(weight), gates[chunk]
+        for d in range(1, min(REACH, there_are) + 1):
+            following = gates[chunk + step * d]
+            between = between * following[3]
+            shift = shift + (following[2] - last[1] if step > 0 else following[1] - last[2])
+            counts = between * (2 if d == there_are else 1)
+            total, weight = total + counts * (following[0] + shift), weight + counts
+            last = following
+    return total / weight
+
+
 def draw(tokens: int, heads: int, gate: float, seed: int) -> dict[str, Tensor]:
     """Bfloat16 values where the kernels read bfloat16, heads first."""
     source = torch.Generator().manual_seed(seed)
@@ -124,15 +220,17 @@ def draw(tokens: int, heads: int, gate: float, seed: int) -> dict[str, Tensor]:
     }
 
 
-def portable(x: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+def portable(x: dict[str, Tensor], dtype: torch.dtype, plain: bool) -> dict[str, Tensor]:
     """The same of the portable path, in float64 or with bfloat16 products."""
+    member: Callable[..., tuple[Tensor, Tensor | None]] = simple_gla if plain else gated_delta_rule
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     leaves = {
         n: x[n].transpose(0, 1)[None].to(dtype if n in ("q", "k", "v") else wide).requires_grad_()
         for n in ("q", "k", "v", "g", "beta")
+        if not (plain and n == "beta")
     }
     state = x["initial_state"][None].to(wide)
-    o, final = gated_delta_rule(**leaves, initial_state=state, output_final_state=True)
+    o, final = member(**leaves, initial_state=state, output_final_state=True)
     assert final is not None
     cotangents = [x["d_out"].transpose(0, 1)[None].to(o.dtype), x["d_final"][None].to(final.dtype)]
     with by_difference():
@@ -148,26 +246,34 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256, help="whole chunks of 64")
     parser.add_argument("--heads", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--plain", action="store_true", help="without a delta rule")
     options = parser.parse_args()
-    variants: dict[str, tuple[frozenset[str], bool]] = {
-        "the kernels": (frozenset(), True),
-        "the identity of A' rounded too": (frozenset(), False),
-        **{f"without {name}": (frozenset({name}), True) for name in POINTS},
-    }
-    sums = {name: dict.fromkeys(NAMES, 0.0) for name in ("portable", *variants)}
+    plain, none = options.plain, frozenset[str]()
+    names = NAMES[:-1] if plain else NAMES
+    points = PLAIN_POINTS if plain else POINTS
+    emulation: Callable[..., dict[str, Tensor]] = emulate_plain if plain else emulate
+    variants: dict[str, tuple[object, ...]] = {"the kernels": (none, True, *([True] * plain))}
+    if plain:
+        variants["S o dS' from each chunk's tiles alone"] = (none, True, False)
+        variants["and dS not divided by m"] = (none, False, False)
+    else:
+        variants["the identity of A' rounded too"] = (none, False)
+    for name in points:
+        variants[f"without {name}"] = (frozenset({name}), *variants["the kernels"][1:])
+    sums = {name: dict.fromkeys(names, 0.0) for name in ("portable", *variants)}
     for seed in range(options.seeds):
         x = draw(options.tokens, options.heads, options.gate, seed)
-        want = portable(x, torch.float64)
-        answers = {"portable": portable(x, torch.bfloat16)}
-        answers |= {name: emulate(x, *how) for name, how in variants.items()}
+        want = portable(x, torch.float64, plain)
+        answers = {"portable": portable(x, torch.bfloat16, plain)}
+        answers |= {name: emulation(x, *how) for name, how in variants.items()}
         for name, answer in answers.items():
-            for output in NAMES:
+            for output in names:
                 error = answer[output].double() - want[output]
                 sums[name][output] += float(error.square().sum())
-    print(f"| | {' | '.join(NAMES)} | |\n| --- | {'--- | ' * (len(NAMES) + 1)}".rstrip())
+    print(f"| | {' | '.join(names)} | |\n| --- | {'--- | ' * (len(names) + 1)}".rstrip())
     for name in variants:
-        cells = [f"{(sums[name][n] / sums['portable'][n]) ** 0.5:.2f}" for n in NAMES]
-        print(f"| {name} | {' | '.join(cells)} | {POINTS.get(name.split()[-1], '')} |")
+        cells = [f"{(sums[name][n] / sums['portable'][n]) ** 0.5:.2f}" for n in names]
+        print(f"| {name} | {' | '.join(cells)} | {points.get(name.split()[-1], '')} |")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,27 @@ def test_a_plan_has_each_chunk_with_its_row_in_both_orders() -> None:
         assert all(row[:4] == chunks[row[4]] for row in rows)
 
 
+def test_a_plan_says_where_in_its_sequence_a_chunk_lies_and_takes_the_longest_first() -> None:
+    sequences, _ = plan.rows(1, (0, 1, 1, 70, 300))
+    assert plan.where(sequences) == [
+        [0, 0, 0, 0],
+        *([1, 0, 1, 2], [2, 1, 0, 2]),
+        *([3, 0, 3, 3], [4, 1, 2, 3], [5, 2, 1, 3], [6, 3, 0, 3]),
+    ]
+    found = plan.longest_first(sequences)
+    assert [row[4] for row in found] == [3, 2, 0, 1]
+    assert all(row[:4] == sequences[row[4]] for row in found)
+    assert [row[4] for row in plan.longest_first(plan.rows(3, (0, 70))[0])] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("scale", [128**-0.5, 1.0, -3.0, 2.0**-130, 0.0])
+def test_a_scale_is_a_power_of_two_times_what_no_gradient_overflows_by(scale: float) -> None:
+    mantissa, power = native.split_scale(scale)
+    assert mantissa * power == scale
+    assert 1 <= abs(mantissa) < 2
+    assert power == 0 or math.frexp(power)[0] == 0.5
+
+
 @pytest.mark.parametrize(
     ("chunk_heads", "scans", "blocks"),
     [
@@ -215,9 +237,6 @@ MEMBERS: dict[str, tuple[Callable[..., tuple[Tensor, Tensor | None]], tuple[str,
 # and value heads or more, or its errors would be luck.
 BAR = 1.1
 SCATTER = {"g": 1.5, "beta": 1.5}
-# Where the kernels without a delta rule are not at the bar yet (docs/recurrence.md): dg, which takes
-# S o dS' from bfloat16 tiles, and the final state of 513 tokens at the strongest gate.
-SHORTFALL = {"g": 2.0, "final": 1.2}
 
 
 def draw(
@@ -334,21 +353,19 @@ def above_the_bar(
     floor: dict[str, Tensor],
     length: int,
     heads: tuple[int, ...],
-    shortfall: dict[str, float] | None = None,
 ) -> list[str]:
     failed = []
     for name, exact in want.items():
-        bar = (shortfall or {}).get(name, BAR)
         error, least = got[name].double() - exact, floor[name].double() - exact
         ratio = float(error.norm() / least.norm())
         # Without a decay the final state of the plain members is a sum of exact products, in which the
         # emulation has no bfloat16 rounding: what is left is float32, which tensor cores truncate.
-        if not ratio <= bar and not float(error.norm() / exact.norm()) <= float32_steps(length):
+        if not ratio <= BAR and not float(error.norm() / exact.norm()) <= float32_steps(length):
             failed.append(f"{name}: {ratio:.3f} of the emulation's")
         if exact.ndim > 2 and exact.shape[1] == length and exact.shape[2] in heads:
             ours, theirs = per_chunk(error, length).max(), per_chunk(least, length).max()
             worst = float((ours / theirs).sqrt())
-            if not worst <= bar * SCATTER.get(name, 1.0):
+            if not worst <= BAR * SCATTER.get(name, 1.0):
                 failed.append(f"{name}: {worst:.3f} of the emulation's in the worst chunk")
     return failed
 
@@ -359,6 +376,11 @@ def above_the_bar(
     ("member", "gate"),
     [
         ("simple_gla", 0.0),
+        (
+            "simple_gla",
+            0.003,
+        ),  # here S o dS' is nearly all of dg, as at zero, but no decay is exact
+        ("simple_gla", 0.02),
         ("simple_gla", 0.1),
         ("simple_gla", 5.0),
         ("linear_attention", 0.0),
@@ -370,7 +392,8 @@ def above_the_bar(
     [
         (32, 1, 4, 4, None),
         (8, 200, 4, 8, None),
-        (4, 513, 8, 24, None),
+        # With a batch of 4, at the strongest gate, few heads hold the final state's error.
+        (16, 513, 8, 24, None),
         (1, 300, 96, 96, [0, 1, 1, 70, 300]),
         (1, 640, 96, 96, [0, 0, 63, 127, 640, 640]),
     ],
@@ -393,7 +416,7 @@ def test_members_without_a_delta_rule_are_as_near_float64_as_the_emulation(
     floor = emulated(inputs, bounds, member)
     got.pop("log_decay", None)  # a sum over all tokens of what simple_gla's cases judge as dg
     want = {name: want[name] for name in got}
-    failed = above_the_bar(got, want, floor, length, (heads, value_heads), SHORTFALL)
+    failed = above_the_bar(got, want, floor, length, (heads, value_heads))
     assert not failed, failed
 
 

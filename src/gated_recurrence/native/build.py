@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from gated_recurrence.native.kernels import SHARED, SOURCES, THREADS_PREPARE
+from gated_recurrence.native.kernels import GATE_HEADS, SHARED, SOURCES, THREADS_PREPARE
 
 log = logging.getLogger("gated_recurrence")
 
@@ -25,6 +25,15 @@ FLAGS = (
     "-cubin",
     *(f"-DSHARED_{name}={size}" for name, size in SHARED.items()),
     f"-DTHREADS_PREPARE={THREADS_PREPARE}",
+    f"-DGATE_HEADS={GATE_HEADS}",
+)
+
+# The schedule for compute capability 10.0, which no call takes yet: compiled and inspected, not run.
+BLACKWELL = Path(__file__).parent / "sm100"
+BLACKWELL_SOURCES = ("gdn_scans", "simple_scans")
+BLACKWELL_FLAGS = (
+    *("-std=c++17", "-O3", "-gencode=arch=compute_100a,code=sm_100a"),
+    f"-DSHARED_SCANS={212 * 1024}",
 )
 
 

@@ -1,6 +1,7 @@
-"""The members with one gate a head on Hopper: four kernels, two forward and two backward.
+"""The members with one gate a head on Hopper: two kernels forward and two backward.
 
-Gated DeltaNet, and without a delta rule (`beta` None, another build of the same kernels) simple GLA.
+Gated DeltaNet, and without a delta rule (`beta` None, another build of the same kernels
+and one more for dg) simple GLA.
 
 A chunk is 64 tokens of one sequence, a chunk-head one of its value heads; workspaces are padded to
 whole chunks. `sm90/parameters.cuh` says what each field of `Parameters` is.
@@ -9,6 +10,7 @@ whole chunks. `sm90/parameters.cuh` says what each field of `Parameters` is.
 from __future__ import annotations
 
 import ctypes
+import math
 from ctypes import c_float, c_int, c_int64, c_void_p
 from typing import Any
 
@@ -19,7 +21,7 @@ from gated_recurrence.core.scan import CHUNK
 from gated_recurrence.native import driver, widths
 from gated_recurrence.native.dispatch import HEAD
 from gated_recurrence.native.driver import TensorMap, copyable, launch
-from gated_recurrence.native.kernels import DELTA, GROUPS, PLAIN, Kernel
+from gated_recurrence.native.kernels import DELTA, GATE_HEADS, GROUPS, PLAIN, Kernel
 from gated_recurrence.native.plan import Plan, plan
 
 ROWS = ("q", "k", "v", "out", "d_out", "d_v")
@@ -27,8 +29,18 @@ TILES = ("inverse", "weights", "update", "state", "d_state")
 POINTERS = (
     *("sequences", "forward_order", "order", "g", "beta", "vectors", "inverse_out", "weights_out"),
     *("initial_state", "d_final_state", "final_state", "d_initial_state", "out_rows", "d_v_rows"),
-    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_value_parts", "d_start_parts"),
-    *("prepared", "ready", "taken", "d_g", "d_beta"),
+    *("d_q", "d_k", "d_q_wide", "d_k_wide", "d_value_parts"),
+    *(
+        "last_state",
+        "d_start_parts",
+        "d_end_parts",
+        "d_gate_parts",
+        "prepared",
+        "ready",
+        "taken",
+        "d_g",
+        "d_beta",
+    ),
 )
 COUNTS = (
     *("heads", "value_heads", "chunk_heads", "sequence_heads"),
@@ -44,7 +56,7 @@ class Parameters(ctypes.Structure):
         *((name, c_void_p) for name in POINTERS),
         ("length", c_int64),
         *((name, c_int) for name in COUNTS),
-        ("scale", c_float),
+        *((name, c_float) for name in ("scale", "mantissa", "power")),
         ("_padding", ctypes.c_char * 128),  # the driver copies a multiple of a map's alignment
     )
 
@@ -55,12 +67,14 @@ class _Call:
     def __init__(self, q: Tensor, v: Tensor, layout: Plan, scale: float) -> None:
         self.device = q.device
         self._stream = driver.enter(q.device)
-        self.chunk_heads = layout.order.shape[0] * v.shape[2]
+        self.chunks = layout.order.shape[0]
+        self.chunk_heads = self.chunks * v.shape[2]
         self.sequence_heads = layout.sequences.shape[0] * v.shape[2]
         self._fields = fields = Parameters()
         fields.length, fields.heads, fields.value_heads = q.shape[1], q.shape[2], v.shape[2]
         fields.chunk_heads, fields.sequence_heads = self.chunk_heads, self.sequence_heads
         fields.scale = scale
+        fields.mantissa, fields.power = split_scale(scale)
         self.point(
             sequences=layout.sequences, forward_order=layout.forward_order, order=layout.order
         )
@@ -125,15 +139,19 @@ class _Recurrence(torch.autograd.Function):
         state, update = call.states(delta) if keep_states else (None, None)
         call.map(q=q, k=k, v=v, out=out, inverse=inverse, weights=weights)
         call.point(g=g, beta=beta, vectors=vectors, inverse_out=inverse, weights_out=weights)
-        call.point(initial_state=initial_state, final_state=final, out_rows=out)
+        last = torch.empty_like(final) if not delta and ctx.needs_input_grad[3] else None
+        call.point(initial_state=initial_state, final_state=final, last_state=last, out_rows=out)
         call.map(update=update, state=state)
+        call.point(sequences=layout.longest_first)
         call.set(keep_states=int(keep_states))
         prepared = torch.zeros(call.chunk_heads, dtype=torch.int32, device=v.device)
         call.point(prepared=prepared)
         scans = 2 * call.sequence_heads
         call.launch(kernels.prepare, _prepare_blocks(call, scans))
         call.launch(kernels.forward, scans)
-        ctx.save_for_backward(q, k, v, vectors, inverse, weights, initial_state, update, state)
+        ctx.save_for_backward(
+            *(q, k, v, vectors, inverse, weights, initial_state, update, state, last)
+        )
         ctx.settings = scale, layout
         ctx.set_materialize_grads(False)
         return out, final
@@ -143,7 +161,7 @@ class _Recurrence(torch.autograd.Function):
     def backward(
         ctx: Any, d_out: Tensor | None, d_final: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, vectors, inverse, weights, initial_state, update, state = ctx.saved_tensors
+        q, k, v, vectors, inverse, weights, initial_state, update, state, last = ctx.saved_tensors
         call = _Call(q, v, ctx.settings[1], ctx.settings[0])
         d_out = torch.zeros_like(v) if d_out is None else _readable(d_out)
         d_final = None if d_final is None else d_final.contiguous()
@@ -160,8 +178,10 @@ class _Recurrence(torch.autograd.Function):
         call.point(vectors=vectors, d_v_rows=d_v)
         call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
         values = call.floats(2, call.chunk_heads, CHUNK) if delta else None
-        starts = call.floats(call.sequence_heads, 8)
-        call.point(d_value_parts=values, d_start_parts=starts)
+        starts, ends = call.floats(2, call.sequence_heads, 8)
+        call.point(d_value_parts=values, d_start_parts=starts, d_end_parts=ends)
+        parts = None if delta else call.floats(call.chunk_heads, 2, 4)
+        call.point(d_gate_parts=parts, last_state=last)
         # What begins at zero, in one allocation.
         count = v.shape[0] * v.shape[1] * v.shape[2]
         zeroes = call.floats(2 * count + call.chunk_heads + 1).zero_()
@@ -175,8 +195,18 @@ class _Recurrence(torch.autograd.Function):
         call.launch(kernels.states, blocks * call.sequence_heads)
         gradients = min(2 * call.chunk_heads, call.resident(kernels.gradients))
         call.launch(kernels.gradients, gradients)
+        if kernels.gates is not None and ctx.needs_input_grad[3]:
+            call.launch(kernels.gates, call.chunks * -(-v.shape[2] // GATE_HEADS))
         d_q, d_k = _over_group(d_q, q), _over_group(d_k, k)
         return d_q, d_k, d_v, d_g, d_beta if delta else None, d_initial, None, None, None
+
+
+def split_scale(scale: float) -> tuple[float, float]:
+    """A factor from 1 to 2, or its negative, and a power of two, whose product `scale` is."""
+    if scale == 0 or not math.isfinite(scale):
+        return 1.0, scale
+    fraction, exponent = math.frexp(scale)
+    return 2 * fraction, math.ldexp(0.5, exponent)
 
 
 def _prepare_blocks(call: _Call, scans: int) -> int:

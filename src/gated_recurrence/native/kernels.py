@@ -27,30 +27,38 @@ SHARED = {"PREPARE": GROUPS * 34 * 1024, "SCANS": 221 * 1024, "GRADIENTS": 113 *
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The four kernels of members with one gate a head, in the order in which a step runs them."""
+    """The kernels of members with one gate a head, in the order in which a step runs them."""
 
     prepare: Kernel
     forward: Kernel
     states: Kernel
     gradients: Kernel
+    gates: Kernel | None = None  # a part of dg, without a delta rule
 
 
-def _family(name: str) -> Family:
+def _family(name: str, gates: Kernel | None = None) -> Family:
     return Family(
         Kernel(f"{name}_prepare", f"{name}_prepare", 128 * GROUPS, SHARED["PREPARE"]),
         Kernel(f"{name}_scans", f"{name}_forward", 256, SHARED["SCANS"], overlaps=True),
         Kernel(f"{name}_scans", f"{name}_states", 256, SHARED["SCANS"]),
         Kernel(f"{name}_gradients", f"{name}_gradients", 256, SHARED["GRADIENTS"], 2, True),
+        gates,
     )
 
 
 THREADS_PREPARE = 128 * GROUPS
+GATE_HEADS = 32  # that a block of simple_gates has in hand, of one chunk
 # The same sources compiled with a delta rule and without.
-DELTA, PLAIN = _family("gdn"), _family("simple")
+DELTA = _family("gdn")
+PLAIN = _family("simple", Kernel("simple_gradients", "simple_gates", 256, overlaps=True))
 
 KERNELS = tuple(
     kernel
     for family in (DELTA, PLAIN)
-    for kernel in (family.prepare, family.forward, family.states, family.gradients)
+    for kernel in (
+        *(family.prepare, family.forward, family.states),
+        *(family.gradients, family.gates),
+    )
+    if kernel is not None
 )
 SOURCES = tuple(dict.fromkeys(kernel.source for kernel in KERNELS))

@@ -14,12 +14,18 @@ from gated_recurrence.core.scan import CHUNK
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """int32 tables: `sequences` of (batch, first token, tokens, first chunk); and the chunks, each
-    eight numbers (batch, first token, tokens, the sequence + 1 where it is its first chunk and else
-    0; its index, three of padding), in the orders in which scans reach them, all sequences at once:
-    `forward_order` each from its start, `order` each from its end."""
+    """int32 tables of rows of eight.
+
+    `sequences`: batch, first token, tokens, first chunk; the sequence, three of padding. In
+    `longest_first` they stand by their length.
+
+    The chunks: batch, first token, tokens, the sequence + 1 where it is its first chunk and else 0;
+    its index, the chunks before and after it in its sequence, the sequence. They stand in the orders
+    in which scans reach them, all sequences at once: `forward_order` each from its start, `order`
+    each from its end."""
 
     sequences: Tensor
+    longest_first: Tensor
     forward_order: Tensor
     order: Tensor
 
@@ -47,13 +53,34 @@ def order(sequences: list[list[int]], from_end: bool) -> list[int]:
     return [chunk for _, chunk in sorted(found)]
 
 
+def where(sequences: list[list[int]]) -> list[list[int]]:
+    """Of each chunk: its index, the chunks before and after it in its sequence, the sequence."""
+    found = []
+    for sequence, (_, _, tokens, start) in enumerate(sequences):
+        count = -(-tokens // CHUNK)
+        found += [[start + i, i, count - 1 - i, sequence] for i in range(count)]
+    return found
+
+
+def numbered(sequences: list[list[int]]) -> list[list[int]]:
+    """The scans' table, in the order of the backward pass: its gradients wait for the last to start."""
+    return [[*row, sequence, 0, 0, 0] for sequence, row in enumerate(sequences)]
+
+
+def longest_first(sequences: list[list[int]]) -> list[list[int]]:
+    """That of the forward pass: of scans that do not all fit at once, none that takes long is late."""
+    return sorted(numbered(sequences), key=lambda row: -row[2])
+
+
 @functools.lru_cache(maxsize=64)
 def plan(batch: int, bounds: tuple[int, ...], device: torch.device) -> Plan:
     """The tables on a device; kept, since a training run repeats its shapes."""
     sequences, chunks = rows(batch, bounds)
+    places = where(sequences)
     orders = [
-        [[*chunks[chunk], chunk, 0, 0, 0] for chunk in order(sequences, from_end)]
+        [[*chunks[chunk], *places[chunk]] for chunk in order(sequences, from_end)]
         for from_end in (False, True)
     ]
-    tables = [torch.tensor(x, dtype=torch.int32) for x in (sequences, *orders)]
+    scans = numbered(sequences), longest_first(sequences)
+    tables = [torch.tensor(x, dtype=torch.int32) for x in (*scans, *orders)]
     return Plan(*(table.to(device) for table in tables))

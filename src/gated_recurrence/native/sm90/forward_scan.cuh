@@ -188,6 +188,9 @@ __device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory&
       scan.template pass<true>(0);
       for (int chunk = 0; chunk + 1 < place.chunk_count; chunk++) {
         if (Output) scan.finish(chunk);
+        if (Output && chunk + 2 == place.chunk_count) {
+          write_state(scan.state, p.last_state, place, lane);
+        }
         scan.template pass<false>(chunk + 1);
       }
       if (Output) scan.finish(place.chunk_count - 1);

@@ -11,7 +11,8 @@
 //   dG = rowsum(Q o dQ + K o dK+ - K o dK-)
 // where U = diag(beta) U'. dbeta = (rowsum(dV o V) + rowsum(K o dK+)) / beta; dg is the reverse
 // cumulative sum of dG in the chunk. Either is a sum of two, one a block, added to zeroes in memory.
-// Without a delta rule U = V, and there are no N, dK+ and dbeta.
+// Without a delta rule U = V, there are no N, dK+ and dbeta, and the sum of S o dS' is left to
+// `gates.cuh`.
 #pragma once
 
 #include "parameters.cuh"
@@ -35,29 +36,47 @@ struct alignas(1024) Memory {
   float beta[CHUNK];
   uint32_t tickets[2];  // the next item's, by turns, and the item
   int4 next_chunk[2];
-  int2 next_heads[2];
+  int4 next_heads[2];
   uint64_t values_full, values_empty, states_full, keys_full, ticket_full;
   float gate[CHUNK];  // dG but for its sums at the chunk's end
-  float ends[THREADS / 32];
+  float ends[THREADS / 32];   // the warps' shares of the sum of S o dS'
+  float kept[THREADS / 64];  // and, without a delta rule, of K o diag(r) U dS'^T
 };
 
 struct Item {
   int4 chunk;  // batch, first token, tokens (1 to 64), 0 or a first chunk's sequence + 1
   int chunk_head, value_head;
+  bool last;  // of its sequence's chunks
+  int sequence;
 
   __device__ Item(const Parameters& p, int ticket) {
     const int4* turn = p.order + 2 * (ticket / p.value_heads);
     chunk = __ldg(turn);
+    const int4 where = __ldg(turn + 1);
     value_head = ticket % p.value_heads;
-    chunk_head = __ldg(turn + 1).x * p.value_heads + value_head;
+    chunk_head = where.x * p.value_heads + value_head;
+    last = where.z == 0;
+    sequence = where.w;
   }
   // The next item, which one thread has looked up.
   __device__ Item(const Memory& memory, int turn)
       : chunk(memory.next_chunk[turn]),
         chunk_head(memory.next_heads[turn].x),
-        value_head(memory.next_heads[turn].y) {}
+        value_head(memory.next_heads[turn].y),
+        last(memory.next_heads[turn].z),
+        sequence(memory.next_heads[turn].w) {}
   // The reverse scan sums S o dS' of a sequence's first chunk, to which S comes in float32.
   __device__ bool first() const { return chunk.w > 0; }
+  // So it does that of the last, where there is no delta rule.
+  template <bool Delta>
+  __device__ bool summed() const {
+    return first() || (!Delta && last);
+  }
+  // Of the tile of dS'.
+  template <bool Delta>
+  __device__ float unit(const Parameters& p) const {
+    return Delta || last ? 1.f : p.mantissa;
+  }
   __device__ int head(const Parameters& p) const { return value_head / (p.value_heads / p.heads); }
 };
 
@@ -267,28 +286,45 @@ __device__ __forceinline__ void write_gradient(const Parameters& p, const Item& 
   }
 }
 
+// The sum of a sequence and head's eight parts.
+__device__ __forceinline__ float eight(const float* parts, int sequence_head) {
+  float sum = 0.f;
+#pragma unroll
+  for (int part = 0; part < 8; part++) sum += __ldcg(parts + sequence_head * 8 + part);
+  return sum;
+}
+
 // The block's share of dg, the reverse cumulative sum of dG in the chunk, by one warp, two tokens a
 // lane. Two blocks add to a zero, so the order does not matter to a single bit.
+template <bool Delta>
 __device__ __forceinline__ void add_gate(const Parameters& p, const Memory& memory,
                                          const Item& at) {
   const int lane = threadIdx.x % 32;
   float2 d_log = *reinterpret_cast<const float2*>(&memory.gate[2 * lane]);
-  float end = 0.f;
+  float states = 0.f, keys = 0.f;
 #pragma unroll
-  for (int w = 0; w < THREADS / 32; w++) end += memory.ends[w];
-  if (at.first() && half() == 0) {
-    const float* parts = p.d_start_parts + ((at.chunk.w - 1) * p.value_heads + at.value_head) * 8;
-    float sum = 0.f;
+  for (int w = 0; w < THREADS / 32; w++) states += memory.ends[w];
+  if constexpr (!Delta) {
 #pragma unroll
-    for (int part = 0; part < 8; part++) sum += __ldcg(parts + part);
-    end += p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
+    for (int w = 0; w < THREADS / 64; w++) keys += memory.kept[w];
   }
-  if (lane == 31) d_log.y += end;
+  if (at.summed<Delta>() && half() == 0) {
+    const float sum =
+        at.first() ? eight(p.d_start_parts, (at.chunk.w - 1) * p.value_heads + at.value_head)
+                   : eight(p.d_end_parts, at.sequence * p.value_heads + at.value_head);
+    states = p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
+  }
+  if (lane == 31) d_log.y += Delta ? states : keys;
   float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
     const float after = __shfl_down_sync(0xffffffffu, sum, step);
     if (lane + step < 32) sum += after;
+  }
+  if constexpr (!Delta) {
+    if (lane == 0) {
+      p.d_gate_parts[int64_t(at.chunk_head) * 2 + half()] = make_float4(states, keys, sum, 0.f);
+    }
   }
   const float after = __shfl_down_sync(0xffffffffu, sum, 1);
   const float rest = d_log.y + (lane < 31 ? after : 0.f);
@@ -327,7 +363,8 @@ __device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, c
   const uint32_t empty = shared_address(&memory.values_empty);
   for (int rank = 0; rank < 2; rank++) barrier_arrive_at(empty, rank);
   memory.next_chunk[phase] = next.chunk;
-  memory.next_heads[phase] = make_int2(next.chunk_head, next.value_head);
+  memory.next_heads[phase] = make_int4(next.chunk_head, next.value_head, Delta ? 0 : next.last,
+                                       Delta ? 0 : next.sequence);
   await_scans<Delta>(p, next.chunk_head, ahead.stored);
   load_states(p, memory, next);
   barrier_wait(empty, phase);
@@ -358,7 +395,11 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   scale_rows(d_q, p.scale * exponential(memory.log_decay[lane.row]),
              p.scale * exponential(memory.log_decay[lane.row + 8]));
   barrier_wait(shared_address(&memory.keys_full), phase);
-  const float end = at.first() ? 0.f : exponential(memory.log_decay[CHUNK - 1]) * state_product(memory);
+  float end = 0.f;
+  if (!at.template summed<Delta>()) {
+    end = at.template unit<Delta>(p) * exponential(memory.log_decay[CHUNK - 1]) *
+          state_product(memory);
+  }
   fence_async();
   ahead.ask(p);
   __syncthreads();
@@ -458,13 +499,13 @@ __device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& 
                                       shared_address(memory.d_state), false);
   products_commit();
   const float first = memory.log_decay[lane.row], second = memory.log_decay[lane.row + 8];
-  const float last = memory.log_decay[CHUNK - 1], decay = exponential(last);
+  const float last = memory.log_decay[CHUNK - 1], unit = at.unit<false>(p);
   products_wait<0>();
   settled(late);
-  scale_rows(late, exponential(last - first), exponential(last - second));
+  scale_rows(late, unit * exponential(last - first), unit * exponential(last - second));
   barrier_wait(shared_address(&memory.keys_full), phase);
-  float end = warp_sum(row_sums(late, k));
-  end += at.first() ? 0.f : decay * state_product(memory);
+  const float sum = warp_sum(row_sums(late, k));
+  const float end = at.summed<false>() ? 0.f : unit * exponential(last) * state_product(memory);
   __syncthreads();  // dP is there
   products_begin();
   multiply<4, Major::Other, Major::Other>(late, shared_address(memory.d_weights),
@@ -477,7 +518,10 @@ __device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& 
     memory.gate[lane.row] = -kept.x;
     memory.gate[lane.row + 8] = -kept.y;
   }
-  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
+  if (threadIdx.x % 32 == 0) {
+    memory.ends[threadIdx.x / 32] = end;
+    memory.kept[threadIdx.x / 32 - 4] = sum;
+  }
   __syncthreads();
   write_gradient(p, at, memory.d_inner, late, lane, p.d_k, p.d_k_wide, 2);
 }
@@ -525,10 +569,11 @@ __device__ __forceinline__ void gradients_block(const Parameters& p, char* share
     __syncthreads();
     const Item next = ticket < p.chunk_heads ? Item(memory, phase) : at;
     if (threadIdx.x == 0 && ticket < p.chunk_heads) load_keys(p, memory, next);
-    if (warp == 0) add_gate(p, memory, at);  // while the next item's tiles are on their way
+    if (warp == 0) add_gate<Delta>(p, memory, at);  // while the next item's tiles are on their way
     at = next;
     phase ^= 1;
   }
+  if (!Delta) let_next_start();
   cluster_sync();    // the other block may still send here
   await_previous();  // the next kernel counts on all that the scans write
 }

@@ -16,10 +16,11 @@ struct Parameters {
   CUtensorMap update;     // U' = A' (V - diag(e) K S): the update before its beta  [64, V]
   CUtensorMap state;      // S^T before the chunk                                   [V, K]
   CUtensorMap d_state;    // the gradient of S^T after the chunk                    [V, K]
-  const int4* sequences;  // batch, first token, tokens, first chunk
+  // Batch, first token, tokens, first chunk; the sequence, -, -, -: in the order of the scans.
+  const int4* sequences;
   // The chunks as the forward scans reach them, all sequences at once, and in the order in which
   // their gradients are taken: batch, first token, tokens (1 to 64), 0 or a first chunk's sequence
-  // + 1; index, -, -, -.
+  // + 1; index, chunks before and after it in its sequence, sequence.
   const int4 *forward_order, *order;
   const float *g, *beta;  // [B, T, HV]
   float* vectors;         // [chunk-head, 4, 64]: G, e = exp G, beta exp(G_63 - G), beta
@@ -30,7 +31,10 @@ struct Parameters {
   __nv_bfloat16 *d_q, *d_k;                    // [B, T, HV, K]
   float *d_q_wide, *d_k_wide;                  // [B, T, HV, K], or null where HV = H
   float* d_value_parts;  // [2, chunk-head, 64]: rowsum(dV o V)
-  float* d_start_parts;  // [sequence-head, 8]: the sum of S o dS' of a sequence's first chunk
+  float* last_state;  // without a delta rule, [sequence, HV, K, V] or null: S before the last chunk
+  // [sequence-head, 8]: the sums of S o dS' of a sequence's first chunk and of its last
+  float *d_start_parts, *d_end_parts;
+  float4* d_gate_parts;  // [chunk-head, 2], without a delta rule: see `gates.cuh`
   int* prepared;  // [chunk-head]: not zero once gdn_prepare has stored its part
   int* ready;  // [chunk-head]: how many tiles of its states are stored, two a block of gdn_states
   int* taken;            // items that gdn_gradients has begun beyond each cluster's first
@@ -40,4 +44,5 @@ struct Parameters {
   int keep_states;    // gdn_forward stores S^T and U'
   int state_blocks;  // of gdn_states, a sequence-head: 2, or 4 where it finds S^T and U' again
   float scale;
+  float mantissa, power;  // their product is `scale`, and `power` one of two
 };

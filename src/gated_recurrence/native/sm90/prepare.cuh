@@ -35,6 +35,8 @@ struct alignas(1024) Memory {
     };
   };
   float vectors[4][CHUNK];
+  float gates[2][CHUNK];  // g and beta of the next item
+  int4 rows[2][2];        // of `forward_order`, by turns: the next item's and that of the one after
   uint64_t full;
 };
 
@@ -43,19 +45,19 @@ __device__ __forceinline__ int thread_of_group() { return threadIdx.x % THREADS;
 // A barrier of the group's threads; 0 is the block's.
 __device__ __forceinline__ void group_sync() { named_sync(1 + threadIdx.x / THREADS, THREADS); }
 
+// Of the chunk whose gates are in memory.
 template <bool Delta>
-__device__ void gates(const Parameters& p, Memory& memory, const int4& chunk, int value_head) {
+__device__ void gates(Memory& memory, const int4& chunk) {
   const int lane = thread_of_group();
   if (lane >= 32) return;
   float g[2], beta[2];
   for (int i = 0; i < 2; i++) {
     const int row = 2 * lane + i;
-    const int64_t at = (chunk.x * p.length + chunk.y + row) * p.value_heads + value_head;
-    g[i] = row < chunk.z ? p.g[at] : 0.f;
+    g[i] = memory.gates[0][row];
     if (g[i] < DEEPEST_GATE) g[i] = DEEPEST_GATE;
     beta[i] = 1.f;
     if constexpr (Delta) {
-      beta[i] = row < chunk.z ? p.beta[at] : 0.f;
+      beta[i] = memory.gates[1][row];
       if (row < chunk.z && fabsf(beta[i]) < LEAST_BETA) beta[i] = copysignf(LEAST_BETA, beta[i]);
     }
   }
@@ -176,13 +178,33 @@ struct Item {
   int4 chunk;  // batch, first token, tokens (1 to 64), -
   int chunk_head, value_head;
 
-  __device__ Item(const Parameters& p, int turn) {
-    const int4* row = p.forward_order + 2 * (turn / p.value_heads);
-    chunk = __ldg(row);
+  // With its row of `forward_order`.
+  __device__ Item(const Parameters& p, int turn, const int4 (&row)[2]) {
+    chunk = row[0];
     value_head = turn % p.value_heads;
-    chunk_head = __ldg(row + 1).x * p.value_heads + value_head;
+    chunk_head = row[1].x * p.value_heads + value_head;
   }
 };
+
+// An item's row, and what of it no other item shares, are asked for while the one before is worked on:
+// a thread that waited for them would wait for memory three times over.
+__device__ __forceinline__ void load_row(const Parameters& p, int4 (&row)[2], int turn) {
+  const int thread = thread_of_group();
+  if (thread < 2 && turn < p.chunk_heads) {
+    copy_sixteen(shared_address(&row[thread]),
+                 p.forward_order + 2 * (turn / p.value_heads) + thread);
+  }
+}
+
+template <bool Delta>
+__device__ __forceinline__ void load_gates(const Parameters& p, Memory& memory, const Item& at) {
+  const int row = thread_of_group() % CHUNK, which = thread_of_group() / CHUNK;
+  if (which > Delta) return;
+  const int token = at.chunk.y + min(row, at.chunk.z - 1);
+  const int64_t from = (at.chunk.x * p.length + token) * p.value_heads + at.value_head;
+  copy_word(shared_address(&memory.gates[which][row]), (which ? p.beta : p.g) + from,
+            row < at.chunk.z);
+}
 
 __device__ __forceinline__ void load_item(const Parameters& p, Memory& memory, const Item& at) {
   const uint32_t full = shared_address(&memory.full);
@@ -297,13 +319,27 @@ __device__ __forceinline__ void prepare_chunks(const Parameters& p, char* shared
   }
   const int stride = gridDim.x * GROUPS;
   int turn = group * gridDim.x + blockIdx.x, stored = -1;
-  if (turn < p.chunk_heads && thread == 0) load_item(p, memory, Item(p, turn));
+  load_row(p, memory.rows[0], turn);
+  load_row(p, memory.rows[1], turn + stride);
+  copies_wait();
+  group_sync();
+  if (turn < p.chunk_heads) {
+    const Item first(p, turn, memory.rows[0]);
+    if (thread == 0) load_item(p, memory, first);
+    load_gates<Delta>(p, memory, first);
+  }
   for (int phase = 0; turn < p.chunk_heads; turn += stride, phase ^= 1) {
-    const Item at(p, turn);
-    gates<Delta>(p, memory, at.chunk, at.value_head);
+    const Item at(p, turn, memory.rows[phase]);
+    copies_wait();
     group_sync();
+    gates<Delta>(memory, at.chunk);
+    group_sync();
+    const Item next(p, turn + stride, memory.rows[phase ^ 1]);
+    const bool more = turn + stride < p.chunk_heads;
     // Only now, when the stores of the item before have had time to arrive: to say so waits for them.
     if (thread == 0 && stored >= 0) add_release(p.prepared + stored);
+    if (more) load_gates<Delta>(p, memory, next);
+    load_row(p, memory.rows[phase], turn + 2 * stride);
     float* vectors = p.vectors + int64_t(at.chunk_head) * 4 * CHUNK;
     vectors[thread] = memory.vectors[0][thread];
     vectors[THREADS + thread] = memory.vectors[2][thread];
@@ -317,7 +353,7 @@ __device__ __forceinline__ void prepare_chunks(const Parameters& p, char* shared
     const Matrices found = matrices<Delta>(p, memory);
     fence_async();  // the copy engine writes where the matrices were
     group_sync();
-    if (thread == 0 && turn + stride < p.chunk_heads) load_item(p, memory, Item(p, turn + stride));
+    if (thread == 0 && more) load_item(p, memory, Item(p, turn + stride, memory.rows[phase ^ 1]));
     store<Delta>(p, at, found);
     stored = at.chunk_head;
   }

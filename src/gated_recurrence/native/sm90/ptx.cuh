@@ -208,6 +208,22 @@ __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// ---- small copies, a word or sixteen bytes a thread; a thread waits for its own
+
+__device__ __forceinline__ void copy_word(uint32_t to, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+               "r"(there ? 4 : 0)
+               : "memory");  // zero where it is not there
+}
+
+__device__ __forceinline__ void copy_sixteen(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void copies_wait() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 // ---- 8x8 matrices of bfloat16 between shared memory and fragments
 
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {

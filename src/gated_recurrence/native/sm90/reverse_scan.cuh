@@ -3,6 +3,10 @@
 // diag(beta) dU = P'^T dO + diag(beta r) K dS'. It writes dS' of each chunk and dV. Without a delta
 // rule dV = dU, and E = 0.
 //
+// Without a delta rule the accumulators hold dS / m, where s = m 2^n, 1 <= m < 2: then dO is rounded
+// as 2^n e dO, which without a decay is exact. The gradient of the final state, which may be a tile
+// without rounding, is kept as it is: so is all of a sequence's last chunk.
+//
 // One warpgroup's products run in order. Those that wait for nothing, P'^T dO and
 // (s diag(e) Q)^T dO, stand where the operands of the others are being made.
 #pragma once
@@ -46,18 +50,19 @@ __device__ __forceinline__ int value_sums_token() {
   return 8 * block + 2 * (lane % 4);
 }
 
-// The sum of S o dS' of a sequence's first chunk: both are float32 here, and nowhere else.
-__device__ __forceinline__ void start_sum(const Parameters& p, const Place& place,
-                                          const float (&d_state)[64], const Lane& lane) {
+// The sum of S o dS' of a sequence's first chunk or, without a delta rule, its last: both are float32
+// there, and nowhere else.
+__device__ __forceinline__ void state_sum(float* parts, const float* state, float factor,
+                                          const Place& place, const float (&d_state)[64],
+                                          const Lane& lane) {
   float sum = 0.f;
-  if (p.initial_state != nullptr) {
-    each_state_element(place, lane,
-                       [&](int i, int64_t at) { sum += d_state[i] * p.initial_state[at]; });
+  if (state != nullptr) {
+    each_state_element(place, lane, [&](int i, int64_t at) { sum += d_state[i] * state[at]; });
   }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
   if (first_lane()) {
-    p.d_start_parts[place.sequence_head * 8 + place.channel / 64 * 4 + lane.warp] = sum;
+    parts[place.sequence_head * 8 + place.channel / 64 * 4 + lane.warp] = factor * sum;
   }
 }
 
@@ -165,13 +170,14 @@ struct Reverse {
     multiply<8, Major::K>(across, packed_state, shared_address(stage.k), false);  // (K dS')^T
     products_commit();
     hand(step > 0, true);
-    const float decay = stage.vectors[1][CHUNK - 1];
+    const float unit = step > 0 ? p.mantissa : 1.f;
+    const float decay = stage.vectors[1][CHUNK - 1] * (step > 0 ? 1.f : 1.f / p.mantissa);
     {
       const Columns e(stage.vectors[1], lane);
 #pragma unroll
       for (int i = 0; i < 32; i += 2) {
-        packed_read[i / 2] = pack(p.scale * e[i] * low_half(packed_out[i / 2]),
-                                  p.scale * e[i + 1] * high_half(packed_out[i / 2]));
+        packed_read[i / 2] = pack(p.power * e[i] * low_half(packed_out[i / 2]),
+                                  p.power * e[i + 1] * high_half(packed_out[i / 2]));
       }
     }
 #pragma unroll
@@ -186,7 +192,8 @@ struct Reverse {
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
       packed_rows[i / 2] =
-          pack(rest[i] * across[i] + within[i], rest[i + 1] * across[i + 1] + within[i + 1]);
+          pack(unit * rest[i] * across[i] + within[i],
+               unit * rest[i + 1] * across[i + 1] + within[i + 1]);
     }
     products_wait<0>();
     settled(state);
@@ -201,8 +208,15 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
   const Lane lane;
   Reverse<Delta> scan{p, memory, place, lane};
   read_state(scan.state, p.d_final_state, place, lane);
+  const float unit = Delta || place.chunk_count == 0 ? 1.f : p.mantissa;  // of the state at the end
   if (place.chunk_count > 0) {
-    if (place.chunk_count == 1) start_sum(p, place, scan.state, lane);
+    if (place.chunk_count == 1) {
+      state_sum(p.d_start_parts, p.initial_state, 1.f, place, scan.state, lane);
+    }
+    if constexpr (!Delta) {
+      const bool some = place.chunk_count > 1 && p.d_final_state != nullptr;
+      state_sum(p.d_end_parts, some ? p.last_state : nullptr, 1.f, place, scan.state, lane);
+    }
     scan.open(0);
     if constexpr (Delta) {
       scan.begin(0);
@@ -223,7 +237,7 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
       }
       if (step + 2 == place.chunk_count) {
         products_wait<0>();
-        start_sum(p, place, scan.state, lane);
+        state_sum(p.d_start_parts, p.initial_state, unit, place, scan.state, lane);
       }
       if constexpr (Delta) {
         scan.begin(step + 1);
@@ -238,7 +252,7 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
     }
     scan.hand(true, false);
   }
-  write_state(scan.state, p.d_initial_state, place, lane);
+  write_state(scan.state, p.d_initial_state, place, lane, unit);
 }
 
 // One warp stores dS', one dV and its sums with V. The gradients without a delta rule need no dV.

@@ -50,11 +50,12 @@ struct Place {
   int4 sequence;  // batch, first token, tokens, first chunk
   int sequence_head, value_head, head, channel, chunk_count;
 
-  __device__ Place(const Parameters& p, int sequence_head, int rank)
-      : sequence_head(sequence_head), channel(64 * rank) {
-    value_head = sequence_head % p.value_heads;
+  __device__ Place(const Parameters& p, int turn, int rank) : channel(64 * rank) {
+    const int4* row = p.sequences + 2 * (turn / p.value_heads);
+    value_head = turn % p.value_heads;
     head = value_head / (p.value_heads / p.heads);
-    sequence = p.sequences[sequence_head / p.value_heads];
+    sequence = row[0];
+    sequence_head = row[1].x * p.value_heads + value_head;
     chunk_count = (sequence.z + CHUNK - 1) / CHUNK;
   }
   __device__ int token(int chunk) const { return sequence.y + chunk * CHUNK; }
@@ -295,9 +296,9 @@ __device__ __forceinline__ void read_state(float (&state)[64], const float* from
 }
 
 __device__ __forceinline__ void write_state(const float (&state)[64], float* to, const Place& place,
-                                            const Lane& lane) {
+                                            const Lane& lane, float factor = 1.f) {
   if (to == nullptr) return;
-  each_state_element(place, lane, [&](int i, int64_t at) { to[at] = state[i]; });
+  each_state_element(place, lane, [&](int i, int64_t at) { to[at] = factor * state[i]; });
 }
 
 template <int N>
