@@ -59,6 +59,8 @@ ELEVEN_BITS = 11
 
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
+#: Regimes that hold factors or sums in float16, and so in its range.
+IN_FLOAT16 = ("fp16xfp32", "fp16xfp16")
 
 #: Processes that run one probe alone are numbered from here on: probes ask for small numbers.
 FIRST_FRESH = 1_000
@@ -493,6 +495,13 @@ class Docket:
                     reason="over so many elements, rounding explains the errors: the gates of "
                     "precision judge them at smaller sizes",
                 )
+            if lenient and self.grade in IN_FLOAT16 and found.outcome == "class":
+                # One bug, one conviction: that it overflows there is what float16 does.
+                if oracle.overflows_float16:
+                    return Comparison(
+                        outcome="undecided",
+                        reason=f"the precision met is {self.grade}, and a value is beyond float16",
+                    )
             if promised.random and found.outcome in ("class", "value"):
                 return Comparison(
                     outcome="undecided",

@@ -307,6 +307,11 @@ class Oracle:
         """An accumulator of so many bits holds every sum of the reference, in any order."""
         return self._reading.bits
 
+    @property
+    def overflows_float16(self) -> bool:
+        """Whether some factor, or some part of a sum, is beyond the range of float16."""
+        return self._reading.peak > torch.finfo(torch.float16).max
+
     @cached_property
     def _reading(self) -> exactly.Reading:
         noise = exactly.Reading()
