@@ -38,6 +38,7 @@ _STEPS = {
     "steps-9": (64.0, 2.0, 3),
     "steps-12": (128.0, 2.0, 1),
     "swamped": (64.0, 11 * 2.0**-7, 0),
+    "alone": (64.0, 0.0, 0),
 }
 #: The axes along which values are summed, from the last, and the place on the others of what is summed.
 _AXES, _PLACE, _LEAST = 3, 2, 6
