@@ -133,3 +133,51 @@ def test_a_float16_task_keeps_its_sums_in_float32(
     finding = verdict.findings[1]
     expected = Outcome.PASS if narrow is WIDE else Outcome.VIOLATION
     assert finding.outcome is expected, finding
+
+
+BLOCKED = """
+def total(x):
+    out = torch.zeros(*x.shape[:-1], 1)
+    for k in range(0, x.shape[-1], 64):
+        out = (out + x[..., k : k + 64].sum(dim=-1, keepdim=True)).to(NARROW).float()
+    return out
+
+
+def product(a, b):
+    out = torch.zeros(*a.shape[:-1], b.shape[-1])
+    for k in range(0, a.shape[-1], 64):
+        out = (out + a[..., k : k + 64].float() @ b[..., k : k + 64, :].float()).to(NARROW).float()
+    return out.to(a.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "narrow", "named"),
+    [
+        ("matmul", "float16", "fp16xfp16"),
+        ("rms norm", "bfloat16", "bf16xbf16"),
+    ],
+)
+def test_what_is_rounded_once_a_block_is_named(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch, operation: str, narrow: str, named: str
+) -> None:
+    monkeypatch.setitem(OPERATIONS, operation, HALF[operation])
+    blocked = BLOCKED.replace("NARROW", f"torch.{narrow}")
+    program, candidate = kernelbench.from_source(
+        source("Model", operation, WIDE), source("ModelNew", operation, blocked), "blocked"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]
+    assert verdict.grade == named
+
+
+def test_an_overflow_is_part_of_the_conviction(zygote: Zygote) -> None:
+    """Sums of values of a thousand are beyond float16: infinite there, and no second fault."""
+    blocked = BLOCKED.replace("NARROW", "torch.float16")
+    program, candidate = kernelbench.from_source(
+        source("Model", "matmul"), source("ModelNew", "matmul", blocked), "overflow"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]

@@ -27,7 +27,7 @@ from adjudge.gates.reading import (
     unusual,
 )
 from adjudge.inputs.cotangents import SAME_VALUES
-from adjudge.inputs.levels import SCALES, SUMS, TENS
+from adjudge.inputs.levels import SCALES, SUMS, SWAMPED, TENS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
@@ -72,7 +72,7 @@ SECOND = 1
 PATIENT_SECONDS = 30.0
 
 #: Sizes from here on are outsized: beyond what any probe of a gate's own plan has.
-OUTSIZED = 1 << 15
+OUTSIZED = 1 << 16
 
 #: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
@@ -495,13 +495,13 @@ class Docket:
                     reason="over so many elements, rounding explains the errors: the gates of "
                     "precision judge them at smaller sizes",
                 )
-            if lenient and self.grade in IN_FLOAT16 and found.outcome == "class":
+            in_float16 = lenient and self.grade in IN_FLOAT16
+            if in_float16 and found.outcome == "class" and oracle.overflows_float16:
                 # One bug, one conviction: that it overflows there is what float16 does.
-                if oracle.overflows_float16:
-                    return Comparison(
-                        outcome="undecided",
-                        reason=f"the precision met is {self.grade}, and a value is beyond float16",
-                    )
+                return Comparison(
+                    outcome="undecided",
+                    reason=f"the precision met is {self.grade}, and a value is beyond float16",
+                )
             if promised.random and found.outcome in ("class", "value"):
                 return Comparison(
                     outcome="undecided",
@@ -608,7 +608,8 @@ class Docket:
             for probe in filter(self._answers, harder):
                 if not self._loses(probe):
                     # In half precision, one rounding to 8 bits shows only where the answer is exact.
-                    shows = not self._in_half() or self.compare_exact(probe) is not None
+                    swamps = probe.distribution in SWAMPED
+                    shows = swamps or not self._in_half() or self.compare_exact(probe) is not None
                     told = told or (shows and self._tells(probe))
                     continue
                 self.losing = self.losing or probe
