@@ -179,3 +179,44 @@ def test_a_sum_rounded_once_a_block_is_named(
     if grade:
         assert verdict.grade == grade
         assert verdict.violations[0].exact
+
+
+IN_BLOCKS = """
+def total(x):
+    out = torch.zeros(*x.shape[:-1], 1)
+    for k in range(0, x.shape[-1], 64):
+        out = (out + x[..., k : k + 64].sum(dim=-1, keepdim=True)).to(NARROW).float()
+    return out
+
+
+def product(a, b):
+    out = torch.zeros(*a.shape[:-1], b.shape[-1])
+    for k in range(0, a.shape[-1], 64):
+        out = (out + a[..., k : k + 64].float() @ b[..., k : k + 64, :].float()).to(NARROW).float()
+    return out.to(a.dtype)
+"""
+
+
+def test_a_sum_of_squares_rounded_once_a_block_is_named(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPERATIONS, "rms norm", HALF["rms norm"])
+    blocked = IN_BLOCKS.replace("NARROW", "torch.bfloat16")
+    program, candidate = kernelbench.from_source(
+        source("Model", "rms norm", WIDE), source("ModelNew", "rms norm", blocked), "blocked"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]
+    assert verdict.grade == "bf16xbf16"
+
+
+def test_an_overflow_is_part_of_the_conviction(zygote: Zygote) -> None:
+    """Sums of values of a thousand are beyond float16: infinite there, and no second fault."""
+    blocked = IN_BLOCKS.replace("NARROW", "torch.float16")
+    program, candidate = kernelbench.from_source(
+        source("Model", "matmul"), source("ModelNew", "matmul", blocked), "overflow"
+    )
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]

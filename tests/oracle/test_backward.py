@@ -28,7 +28,8 @@ RULED = (
     "avg-pool3d", "adaptive-avg2d", "adaptive-max2d", "embedding", "embedding-bag", "indexing",
     "gather", "scatter-add", "index-add", "unfold", "bilinear", "bicubic", "nearest",
     "reflection-pad", "replication-pad", "layer-norm", "group-norm", "batch-norm", "softmax",
-    "cross-entropy", "gelu", "logsigmoid", "cumprod", "bilinear-form", "outer-sub", "hardshrink", "attention",
+    "cross-entropy", "gelu", "logsigmoid", "cumprod", "bilinear-form", "outer-sub",
+    "hardshrink", "attention",
 )  # fmt: skip
 #: Those that add up in the memory of their result, which half precision shows.
 IN_MEMORY = ("avg-pool2d", "adaptive-avg2d", "embedding", "indexing", "unfold", "reflection-pad")

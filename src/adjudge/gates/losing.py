@@ -21,9 +21,9 @@ from adjudge.task import Symbol, TensorSpec, merged
 #: that a mean over it is exact. It is halved while the inputs have more elements than that: a square
 #: product of half the length takes the interpreter half a second.
 LENGTH, LARGEST = 512, 1 << 17
-#: The small squares of so many are together 1.5 percent of the large one; the roundings of half
-#: precision and those of float32 sums, at worst, half of what is left of that in a root.
-SWAMPED_LENGTH = 8192
+#: The small squares of so many are together 50 percent of the large one, or 6: a root of their sum is
+#: off by 57 units of 8 bits, or by 62 of 11. The envelope of a norm in half precision ends at 42 to 45.
+SWAMPED_LENGTH = 1 << 15
 #: Sizes that are made so long, one at a time, and float inputs that may hold the parts.
 MOST, DRAWS = 3, 3
 #: Bits that the three sums need.
@@ -75,13 +75,13 @@ def swamped(scene: Scene) -> list[Probe]:
             sizes = merged(dict(scene.discovery.base), **{symbol.name: SWAMPED_LENGTH})
             if _elements(scene, sizes) <= LARGEST:
                 long = scene.ordinary.at(sizes)
-                return [replace(long, distribution=name) for name in (ALONE, SWAMPED)]
+                return [replace(long, distribution=name) for name in (ALONE, *SWAMPED)]
     return []
 
 
 def control_of(probe: Probe) -> Probe | None:
     """The probe of the same trial on which nothing is lost; None for one that is no trial's."""
-    if probe.distribution in (*STEPS, SWAMPED, ALONE):
+    if probe.distribution in (*STEPS, *SWAMPED, ALONE):
         return replace(probe, distribution=ALONE)
     level = _LEVELS.get(probe.distribution)
     if level is None:

@@ -123,7 +123,7 @@ def _compared(evidence: Evidence, probe: Probe, below: bool) -> Comparison | Non
     if kind in DRIFTS.values() and probe in _in_half(evidence.scene):
         drifted = evidence.compare(probe)
         return drifted if drifted.outcome == "value" else None
-    if kind == SWAMPED or (below and (control is not None or kind in (*LATTICES, *GAPS))):
+    if kind in SWAMPED or (below and (control is not None or kind in (*LATTICES, *GAPS))):
         beyond = evidence.compare_required(probe)
         return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None
     return None

@@ -52,7 +52,7 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("weights", "wrong-value"),
 )
 #: What shows only in sums that are long enough.
-LOSING = (*PARTS.values(), *STEPS, SWAMPED, ALONE)
+LOSING = (*PARTS.values(), *STEPS, *SWAMPED, ALONE)
 #: Levels that belong to another gate than the rest of their factor.
 _LEVELS: dict[tuple[str, str], str] = {
     **{("distribution", name): "cancellation" for name in CANCELLING},

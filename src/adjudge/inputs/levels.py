@@ -49,10 +49,11 @@ PARTS: dict[tuple[int, int, bool], str] = {
 }
 #: One large value and many small ones, for sums of squares: together half a step more than a sum
 #: of 8 bits holds, and exact in 11 ("steps-9"), or more than one of 11 holds ("steps-12"). In
-#: "swamped" not even 256 squares together are half a step of 11 bits next to the large one, which is
-#: "alone" without them.
+#: "swamped-9" and "swamped-12" not even the squares of 256 neighbours are more than half a step of 8
+#: bits, or of 11, next to the large one, which is "alone" without them; 11 bits hold the former.
 STEPS: tuple[str, ...] = ("steps-9", "steps-12")
-SWAMPED, ALONE = "swamped", "alone"
+SWAMPED: tuple[str, ...] = ("swamped-9", "swamped-12")
+ALONE = "alone"
 #: Positive values of ten bits, whose last one a bfloat16 lacks and a tf32 has.
 TENS: tuple[str, ...] = ("tens", "tens-turned")
 SUBNORMAL: tuple[str, ...] = ("subnormal", "subnormal-16")
@@ -67,7 +68,7 @@ ALL_DISTRIBUTIONS: tuple[str, ...] = (
     *DRIFTS.values(),
     *PARTS.values(),
     *STEPS,
-    SWAMPED,
+    *SWAMPED,
     ALONE,
     *TENS,
     *SUBNORMAL,
@@ -79,7 +80,7 @@ STRUCTURED: frozenset[str] = frozenset(
     {
         *("zeros", "constant", "one-hot", "sorted", "alternating", "ties"),
         *(*LATTICES, *GAPS, *SUMS, *DRIFTS.values(), *PARTS.values(), *STEPS),
-        *(SWAMPED, ALONE, *TENS),
+        *(*SWAMPED, ALONE, *TENS),
     }
 )
 

@@ -37,9 +37,11 @@ _PARTS = {4: (8.0, 1.0), 9: (512.0, 1.0), 12: (4096.0, 1.5)}
 _STEPS = {
     "steps-9": (64.0, 2.0, 3),
     "steps-12": (128.0, 2.0, 1),
-    "swamped": (64.0, 11 * 2.0**-7, 0),
+    "swamped-12": (64.0, 11 * 2.0**-7, 0),
     "alone": (64.0, 0.0, 0),
 }
+#: How far apart the small values of "swamped-9" are.
+_APART = 64
 #: The axes along which values are summed, from the last, and the place on the others of what is summed.
 _AXES, _PLACE, _LEAST = 3, 2, 6
 
@@ -56,6 +58,8 @@ def floats(stream: Stream, shape: Shape, kind: str, distribution: str, number: i
         return _drifting(stream, shape, int(which)) if number == 0 else np.ones(shape)
     if kind_of_sum == "parts":
         return _in_parts(shape, which, number)
+    if distribution == "swamped-9":
+        return _swamped(shape)
     if distribution in _STEPS:
         return _in_steps(shape, *_STEPS[distribution])
     if distribution in _BY_ROLE:
@@ -144,6 +148,15 @@ def _in_steps(shape: Shape, large: float, small: float, zeros: int) -> Floats:
     if shape and shape[-1] >= _LEAST:
         drawn[..., 0] = large
         drawn[..., shape[-1] - zeros :] = 0.0
+    return drawn
+
+
+def _swamped(shape: Shape) -> Floats:
+    """Small values so far apart that their squares, 4 each, are steps of a sum of 11 bits beyond 4096,
+    and four of them half a step of one of 8."""
+    drawn = np.zeros(shape)
+    drawn[..., _APART - 1 :: _APART] = 2.0
+    drawn[..., :1] = 64.0
     return drawn
 
 

@@ -27,7 +27,7 @@ from adjudge.gates.reading import (
     unusual,
 )
 from adjudge.inputs.cotangents import SAME_VALUES
-from adjudge.inputs.levels import SCALES, SUMS, TENS
+from adjudge.inputs.levels import SCALES, SUMS, SWAMPED, TENS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
@@ -59,6 +59,8 @@ ELEVEN_BITS = 11
 
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
+#: Regimes that hold factors or sums in float16, and so in its range.
+IN_FLOAT16 = ("fp16xfp32", "fp16xfp16")
 
 #: Processes that run one probe alone are numbered from here on: probes ask for small numbers.
 FIRST_FRESH = 1_000
@@ -70,7 +72,7 @@ SECOND = 1
 PATIENT_SECONDS = 30.0
 
 #: Sizes from here on are outsized: beyond what any probe of a gate's own plan has.
-OUTSIZED = 1 << 15
+OUTSIZED = 1 << 16
 
 #: Runs without an answer after which nothing as large is asked any more.
 PATIENCE = 2
@@ -606,7 +608,8 @@ class Docket:
             for probe in filter(self._answers, harder):
                 if not self._loses(probe):
                     # In half precision, one rounding to 8 bits shows only where the answer is exact.
-                    shows = not self._in_half() or self.compare_exact(probe) is not None
+                    swamps = probe.distribution in SWAMPED
+                    shows = swamps or not self._in_half() or self.compare_exact(probe) is not None
                     told = told or (shows and self._tells(probe))
                     continue
                 self.losing = self.losing or probe

@@ -110,7 +110,8 @@ class Traced(Silence):
 
 class Reading(Silence):
     """Commits no error, and notes whether every factor and term has few enough bits for the narrowest
-    operand: then only an accumulator can lose some; and how many bits hold every sum in any order."""
+    operand: then only an accumulator can lose some; how many bits hold every sum in any order, and how
+    large sums are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,17 +126,11 @@ class Reading(Silence):
     def read(self, *operands: torch.Tensor) -> None:
         self.reads += 1
         self.holds = self.holds and all(bool((x == x.bfloat16()).all()) for x in operands)
-        for x in operands:
-            self._meet(x)
+        self.largest = max(self.largest, *map(_largest, operands))
         self._unit = unit_of(*operands)
 
     def averages(self, n: int) -> None:
         self._unit /= n
-
-    def _meet(self, x: torch.Tensor) -> None:
-        finite = x[x.isfinite()].abs()
-        if finite.numel():
-            self.largest = max(self.largest, float(finite.max()))
 
     def summed(
         self,
@@ -144,16 +139,22 @@ class Reading(Silence):
         n: int,
         squares: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        self._meet(magnitude)
-        finite = magnitude[magnitude.isfinite()]
-        if self._unit and finite.numel() and float(finite.max()):
-            self.bits = max(self.bits, ceil(log2(float(finite.max()) / self._unit)))
+        largest = _largest(magnitude)
+        self.largest = max(self.largest, largest)
+        if self._unit and largest:
+            self.bits = max(self.bits, ceil(log2(largest / self._unit)))
         return y
 
     def contracted(
         self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
     ) -> torch.Tensor:
         return self.summed(y, magnitude, n)
+
+
+def _largest(x: torch.Tensor) -> float:
+    """Of the finite elements, in size."""
+    finite = x[x.isfinite()].abs()
+    return float(finite.max()) if finite.numel() else 0.0
 
 
 def unit_of(*operands: torch.Tensor) -> float:
