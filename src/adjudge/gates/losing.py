@@ -41,9 +41,27 @@ class Trial(NamedTuple):
 def trials(scene: Scene) -> list[Trial]:
     """For each size that may be summed over, with each way to hold the other inputs."""
     floats = [spec for spec in scene.task.inputs if _is_float(spec)]
+    return _trials(scene, floats, _longer(scene, floats))
+
+
+def tied(scene: Scene) -> list[Trial]:
+    """The same with all sizes made long together that the task declares alike: a kernel may take the
+    length of the keys for that of the queries."""
+    floats = [spec for spec in scene.task.inputs if _is_float(spec)]
+    alike = [
+        group
+        for group in ([s for s in _summed(scene, floats) if s.native == n] for n in _natives(scene))
+        if len(group) > 1
+    ]
+    return _trials(scene, floats, _all_longer(scene, floats, alike))
+
+
+def _trials(
+    scene: Scene, floats: list[TensorSpec], longer: Iterator[tuple[dict[str, int], int]]
+) -> list[Trial]:
     weights = "ones" if scene.task.parameters else "seeded"
     found = []
-    for sizes, draw in _longer(scene, floats):
+    for sizes, draw in longer:
         # With all queries and keys zero, attention is the mean of its values.
         for flat in (False, True) if len(floats) > 2 else (False,):
             plain = replace(scene.ordinary, weights=weights).at(sizes)
@@ -91,20 +109,41 @@ def control_of(probe: Probe) -> Probe | None:
 
 def _longer(scene: Scene, floats: list[TensorSpec]) -> Iterator[tuple[dict[str, int], int]]:
     """Sizes with one of them long, and the number of the draw that holds the parts."""
-    base = dict(scene.discovery.base)
-    paths = [spec.name for spec in floats[:DRAWS]]
-    held = {s.name: [paths.index(p) for p, _ in s.axes if p in paths] for s in scene.task.symbols}
-    # What two inputs have in common may be contracted; an axis of one alone is not.
+    ordered = sorted(_summed(scene, floats), key=lambda s: _from_the_end(s, floats))
+    return _all_longer(scene, floats, [[symbol] for symbol in ordered[:MOST]])
+
+
+def _summed(scene: Scene, floats: list[TensorSpec]) -> list[Symbol]:
+    """Sizes that may be summed over: what two inputs have in common may be contracted, and an axis of
+    one alone is not."""
+    held = {s.name: _holders(s, floats) for s in scene.task.symbols}
     shared = [s for s in scene.task.symbols if len(held[s.name]) > 1 or (s.init_args and s.axes)]
-    candidates = shared or [s for s in scene.task.symbols if held[s.name]]
-    for symbol in sorted(candidates, key=lambda s: _from_the_end(s, floats))[:MOST]:
-        if not held[symbol.name]:
+    return shared or [s for s in scene.task.symbols if held[s.name]]
+
+
+def _natives(scene: Scene) -> list[int]:
+    return sorted({symbol.native for symbol in scene.task.symbols})
+
+
+def _holders(symbol: Symbol, floats: list[TensorSpec]) -> list[int]:
+    """Which of the inputs that may hold the parts have the symbol for an axis."""
+    paths = [spec.name for spec in floats[:DRAWS]]
+    return [paths.index(path) for path, _ in symbol.axes if path in paths]
+
+
+def _all_longer(
+    scene: Scene, floats: list[TensorSpec], groups: list[list[Symbol]]
+) -> Iterator[tuple[dict[str, int], int]]:
+    base = dict(scene.discovery.base)
+    for group in groups:
+        holders = [n for symbol in group for n in _holders(symbol, floats)]
+        if not holders:
             continue
         length = LENGTH
-        while length > base[symbol.name]:
-            sizes = merged(base, **{symbol.name: length})
+        while length > max(base[symbol.name] for symbol in group):
+            sizes = merged(base, **{symbol.name: length for symbol in group})
             if _elements(scene, sizes) <= LARGEST:
-                yield sizes, held[symbol.name][-1]
+                yield sizes, max(holders) if len(group) > 1 else holders[-1]
                 break
             length //= 2
 

@@ -15,7 +15,7 @@ import torch
 
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope
-from adjudge.gates.losing import DRAWS, EIGHT, steps, swamped, trials
+from adjudge.gates.losing import DRAWS, EIGHT, steps, swamped, tied, trials
 from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import State as ProbeState
 from adjudge.gates.reading import (
@@ -600,10 +600,14 @@ class Docket:
         found: list[Sequence[Probe]] = [*trials(self.scene)] if redrawable else []
         if self._in_half():
             found.append(swamped(self.scene))
-        for trial in (*found, steps(self.scene)):
-            control, *harder = trial or (self.scene.ordinary,)
-            self.run(trial)
+        found.append(steps(self.scene))
+        together = tied(self.scene) if redrawable else []
+        while found:
+            control, *harder = found.pop(0) or (self.scene.ordinary,)
+            self.run([control, *harder])
             if not self._holds(control):
+                # Perhaps since one size alone was made long.
+                found, together = [*found, *together], []
                 continue
             for probe in filter(self._answers, harder):
                 if not self._loses(probe):
