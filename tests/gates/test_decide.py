@@ -133,6 +133,17 @@ def test_varying_bits_convict_unless_the_reference_varies_too(evidence: FakeEvid
     assert nondeterministic.decide(evidence).outcome is Outcome.PASS
 
 
+def test_gradients_that_vary_convict(evidence: FakeEvidence) -> None:
+    clean_run(evidence, nondeterministic)
+    again = replace(evidence.scene.ordinary, cotangent="random", schedule="reversed")
+    assert again in evidence.observations
+    evidence.put(again, answer(1.0, 2.0000002))
+    finding = nondeterministic.decide(evidence)
+    assert finding.outcome is Outcome.VIOLATION
+    assert finding.violation is not None
+    assert finding.violation.probe == again
+
+
 def test_declared_randomness_is_not_held_to_equality(evidence: FakeEvidence) -> None:
     evidence.scene = replace(
         evidence.scene,

@@ -33,6 +33,7 @@ from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
 from adjudge.judge.runner import Runner
 from adjudge.judge.specialisations import Few
+from adjudge.judge.varying import Varying
 from adjudge.observation import Demand, Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
 from adjudge.oracle.finals import FinalOracle
@@ -141,6 +142,8 @@ class Docket:
         #: found below that.
         self.regime = self.required
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
+        #: Operations of the reference that are documented to vary on a GPU.
+        self._varying: dict[Probe, set[str]] = {}
         #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
         self._hung: list[tuple[bool, int]] = []
         self._crashes = 0
@@ -782,14 +785,18 @@ class Docket:
         if owed is not None:
             return not owed
         try:
-            return self._bits(probe) != self._bits(other)
+            moved = self._bits(probe) != self._bits(other)
         except OutsideDomain:
             return True
+        # What the reference's own operations do on a GPU is not seen on a CPU, but is documented.
+        return moved or (self.scene.runner == "cuda" and bool(self._varying[probe]))
 
     def _bits(self, probe: Probe) -> tuple[str, ...]:
         """Digests of the native reference's outputs under the probe's own perturbation."""
         if probe not in self._native_bits:
-            self._native_bits[probe] = self._native_run(probe)
+            with Varying() as varying:
+                self._native_bits[probe] = self._native_run(probe)
+            self._varying[probe] = varying.names
         return self._native_bits[probe]
 
     def _native_run(self, probe: Probe) -> tuple[str, ...]:
