@@ -404,9 +404,7 @@ class Docket:
 
     def compare_exact(self, probe: Probe) -> Comparison | None:
         try:
-            oracle = self.oracle(probe)
-            # Where nothing is added up, what differs is no matter of sums.
-            return oracle.compare_exact(self._observations[probe]) if oracle.sums else None
+            return self.oracle(probe).compare_exact(self._observations[probe])
         except OutsideDomain:
             return None
 
