@@ -220,3 +220,40 @@ def test_an_overflow_is_part_of_the_conviction(zygote: Zygote) -> None:
     options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
     verdict = verify(program, candidate, options)
     assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]
+
+
+def test_a_narrow_running_sum_is_convicted(zygote: Zygote) -> None:
+    """No contraction and no reduction of the reference tells that it adds up."""
+    plain = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.cumsum(dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(8, 96)]
+
+
+def get_init_inputs():
+    return []
+"""
+    narrow = plain.replace("class Model(", "class ModelNew(").replace(
+        "x.cumsum(dim=-1)", "torch.stack(list(running(x)), dim=-1)"
+    )
+    narrow += """
+
+def running(x):
+    total = torch.zeros(x.shape[:-1], dtype=torch.float16)
+    for column in x.unbind(-1):
+        total = (total.float() + column).half()
+        yield total.float()
+"""
+    program, candidate = kernelbench.from_source(plain, narrow, "running sum")
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    convicted = {finding.gate: finding for finding in verdict.violations}
+    assert convicted["narrow-accumulator"].exact, verdict.findings
