@@ -12,7 +12,7 @@ from adjudge.judge.selfcheck import wilson
 
 HERE = Path(__file__).resolve().parent
 #: When and on what the records were made.
-MADE = "2026-12-02, in the interpreter, x86-64, 2 cores"
+MADE = "2026-12-02 (of references 2026-12-03), in the interpreter, x86-64, 2 cores"
 HONEST = {"reference": "the reference itself", "compiled": "`torch.compile` of the reference"}
 #: A mutant that gives the reference's own bits, or does not run, says nothing.
 VACUOUS = ("equivalent", "unbuilt")
