@@ -270,8 +270,6 @@ class Discovery:
     unasked: tuple[str, ...] = ()
     #: Whether the candidate offers gradients: by autograd, by functions or a backward of its own.
     gradients: bool = False
-    #: True if an output of the reference shares storage with one of its inputs or parameters.
-    reference_aliases: bool = False
 
     @property
     def uses_kernels(self) -> bool:
