@@ -249,6 +249,13 @@ def _tolerance(terms: Terms) -> Iterator[Promise]:
             judged="an error within it is accepted, even beyond the derived bound",
             reason=looser.reason,
         )
+    for gradient in tolerance.gradients:
+        yield Promise(
+            name="tolerance.gradients",
+            words=f"{gradient.of}: atol {gradient.atol:g}, rtol {gradient.rtol:g}",
+            judged="an error within it is accepted, even beyond the derived bound",
+            reason=gradient.reason,
+        )
 
 
 def _measurement(terms: Terms) -> Iterator[Promise]:

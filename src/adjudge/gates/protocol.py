@@ -175,6 +175,11 @@ class Evidence(Protocol):
         """
         ...
 
+    def reference_aliases(self, probe: Probe) -> bool:
+        """Whether an output of the reference shares storage with an input or with its state, where they
+        have the probe's sizes and dtypes and lie in memory as they do there; or may, by contract."""
+        ...
+
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         """Whether the native reference's own bits differ between the two probes.
 

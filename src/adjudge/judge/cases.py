@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from adjudge.inputs.levels import STRUCTURED, TIED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
-from adjudge.judge.habits import Habits, habits
+from adjudge.judge.habits import Habits, habits, hands_on
 from adjudge.judge.ranked import at_rank, strangeness
 from adjudge.oracle import Oracle
 from adjudge.oracle.finals import FinalOracle
@@ -159,6 +160,32 @@ class CaseBuilder:
         if point not in self._habits:
             self._habits[point] = habits(self.make(probe, arguments)(), arguments)
         return self._habits[point]
+
+    def hands_on(self, probe: Probe) -> bool:
+        """Whether the reference's outputs lie in the memory of its arguments or its state, where the
+        arguments are the probe's and lie in memory as they do there.
+
+        Raises:
+            OutsideDomain: it does not answer.
+        """
+        arguments = self.arguments(probe)
+        return hands_on(self.make(probe, arguments)(), self._laid_out(arguments, probe))
+
+    def _laid_out(self, arguments: Arguments, probe: Probe) -> Arguments:
+        """Copies of the arguments that lie in memory as the probe's do; rows that are far apart there
+        are merely apart."""
+        if probe.layout == "far":
+            probe = replace(probe, layout="padded")
+        counter, untied = _Counter(), self._untied(probe, arguments)
+
+        def lay(path: str, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return copy.copy(value)
+            leaf = counter.next()
+            plan = None if path in untied else _plan(value, probe, leaf)
+            return value.clone() if plan is None else _placed(value, plan)
+
+        return arguments.mapped(lay)
 
     def _finals(
         self, probe: Probe, arguments: Arguments
@@ -593,6 +620,16 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
         gaps=plan.gaps,
         sparse=plan.sparse,
     )
+
+
+def _placed(tensor: torch.Tensor, plan: layouts.LayoutPlan) -> torch.Tensor:
+    storage = torch.zeros(plan.storage_elements, dtype=tensor.dtype)
+    view = storage.as_strided(tuple(tensor.shape), plan.strides, plan.offset)
+    if plan.ties == "none":
+        return view.copy_(tensor)
+    for row in range(tensor.shape[0]):
+        view[row].copy_(tensor[row])
+    return view
 
 
 def _filled(like: npt.NDArray[Any], byte: int) -> npt.NDArray[Any]:

@@ -51,6 +51,8 @@ KEPT_ORACLES = 12
 #: Factors that leave the values of the inputs alone, so that probes which differ only in them share
 #: one oracle.
 _VALUE_FREE = ("fill", "guard", "schedule", "config", "history", "process", "repeat")
+#: Those, and the backward pass, say nothing of what a forward call returns.
+_WITHOUT_ALIASES = (*_VALUE_FREE, "cotangent")
 _VALUE_FREE_LAYOUTS = {
     "transposed", "sliced", "padded", "offset", "misaligned", "side-sliced", "channels-last", "far",
 }  # fmt: skip
@@ -142,6 +144,8 @@ class Docket:
         #: found below that.
         self.regime = self.required
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
+        #: Whether the reference hands on the memory of what it is given.
+        self._aliases: dict[Probe, bool] = {}
         #: Operations of the reference that are documented to vary on a GPU.
         self._varying: dict[Probe, set[str]] = {}
         #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
@@ -780,6 +784,18 @@ class Docket:
         observation = self._observations.get(probe)
         return observation is not None and observation.answered
 
+    def reference_aliases(self, probe: Probe) -> bool:
+        if self.scene.task.declared.in_place:
+            # An output may then be the argument itself.
+            return True
+        point = probe.without(_WITHOUT_ALIASES)
+        if point not in self._aliases:
+            try:
+                self._aliases[point] = self.builder.hands_on(point)
+            except OutsideDomain:
+                self._aliases[point] = True
+        return self._aliases[point]
+
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         owed = declared.owes_bits(self.scene.task.declared, probe, other)
         if owed is not None:
@@ -876,6 +892,9 @@ class View:
 
     def below_required(self) -> Finding | None:
         return self._docket.below_required()
+
+    def reference_aliases(self, probe: Probe) -> bool:
+        return self._docket.reference_aliases(probe)
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self._docket.reference_moves(probe, other)

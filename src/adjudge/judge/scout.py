@@ -119,7 +119,6 @@ def scout(
         seconds=observation.seconds,
         weights=weights.how,
         reference_writes=habits.writes,
-        reference_aliases=habits.aliases,
         differentiable=gradients[0].request.gradients if gradients is not None else (),
         unasked=builder.unasked(gradients[0]) if gradients is not None else (),
         gradients=gradients is not None

@@ -640,9 +640,6 @@ def scene_of(
     task = program.task
     if base:
         discovery = replace(discovery, base=base)
-    if task.declared.in_place:
-        # An output may then be the argument itself.
-        discovery = replace(discovery, reference_aliases=True)
     parts: dict[str, Any] = {
         "task": task,
         "candidate": candidate,
