@@ -219,6 +219,28 @@ class Oracle:
         found = comparing.metadata(observation, self.native, self._structure())
         return found or comparing.exactly(observation, self.exact, self.owed)
 
+    def compare_gap(self, observation: Observation, name: str, narrow: str = "") -> Comparison:
+        """One observation against the worst that all roundings of the named regime come to together, for
+        inputs on which something lost is larger than that.
+
+        Args:
+            narrow: as in `grade`.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        found = comparing.metadata(observation, self.native, self._structure())
+        if found is not None:
+            return found
+        if comparing.equal_bits(observation, self.native):
+            return Comparison(outcome="equal")
+        regime = self._narrowed(name, narrow)
+        # Few runs acquit: they are those that a comparison has drawn.
+        first = comparing.beyond_roundings(self, observation, regime, comparing.FIRST)
+        if first.ok:
+            return first
+        return comparing.beyond_roundings(self, observation, regime, comparing.SAMPLES)
+
     def flushed(self, observation: Observation, above: float = 0.0) -> tuple[int, int]:
         """(elements that are zero though they should be subnormal, elements that should be): where the
         float64 answer and the native one are both subnormal, and at least two spacings large.
