@@ -116,7 +116,8 @@ SUBJECTS = {
         "self.fc(x)",
         "product(x, self.fc.weight.mT) + self.fc.bias.float()",
         "torch.randn(32, 48)",
-        "self.fc = nn.Linear(48, 32)DTYPE",
+        "self.fc = nn.Linear(dim, 32)DTYPE",
+        "48",
     ),
     "linear of ones": Subject(
         "x",

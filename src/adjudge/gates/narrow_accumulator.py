@@ -127,7 +127,7 @@ def _compared(evidence: Evidence, probe: Probe, below: bool) -> Comparison | Non
         return drifted if drifted.outcome == "value" else None
     if kind in GAPPED:
         beyond = evidence.compare_gap(probe)
-        return beyond if beyond.outcome == "value" else None
+        return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None
     if below and (control is not None or kind in (*LATTICES, *GAPS)):
         beyond = evidence.compare_required(probe)
         return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None

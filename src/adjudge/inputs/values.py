@@ -45,9 +45,11 @@ _SWAMPING = 32.0
 _SWAMPED = {"swamped-9": (2.0, 1000), "swamped-12": (0.6875, 1 << 16)}
 #: How far apart they are, line by line: each the only one in a block of that size, or a block.
 _APART = (256, 64, 1)
-#: Scores below that of weight 1: the weights are most of half a step of 11 bits beyond 1, or of 8, and
-#: so many at most that a sum of 11 bits stays in the right within two units of it; and none.
-_DILUTED = {12: (7.65625, 1 << 16), 9: (5.5625, 32), 4: (128.0, 1 << 16)}
+#: Scores below that of weight 1, for weights that are most of half a step of 11 bits beyond 1, or of 8,
+#: or nothing; and how many there are at most. All are rounded alike: with 511 of the first, a quarter in
+#: all, honest scores in half precision move the answer by two units; with 32 of the second, an eighth in
+#: all, a sum of 11 bits by four.
+_DILUTED = {12: (7.65625, 511), 9: (5.5625, 32), 4: (128.0, 511)}
 _NO_WEIGHT = 128.0
 #: The axes along which values are summed, from the last, and the place on the others of what is summed.
 _AXES, _PLACE, _LEAST = 3, 2, 6
@@ -199,7 +201,7 @@ def _diluted(shape: Shape, which: str, number: int) -> Floats:
     Scores are taken to be divided by the root of the number of features.
     """
     bits, draw = map(int, which.split("-"))
-    if number > 2 * draw or not shape:
+    if number > 2 * draw or len(shape) < 1 + draw:
         return np.ones(shape)
     features = shape[-1]
     patterns = _patterns((64, 128, 1))
@@ -214,7 +216,7 @@ def _diluted(shape: Shape, which: str, number: int) -> Floats:
         rows = drawn.reshape(-1, features)
         rows[np.arange(len(rows)), np.arange(len(rows)) % len(patterns)] = 1.0
         return drawn
-    axis = int(np.argmax(shape[:-1])) if len(shape) > 1 else 0
+    axis = int(np.argmax(shape[:-1]))
     keys = shape[axis]
     held = np.zeros((keys, features))
     if number == 1:

@@ -320,6 +320,19 @@ class Oracle:
         return self._reading.holds and self.sums
 
     @property
+    def triangular(self) -> bool:
+        """Whether the reference takes a triangle of something: a causal mask leaves out the keys that
+        lie behind all queries."""
+        _ = self.exact
+        return not self._met.isdisjoint(("tril", "triu"))
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the reference may divide by a sum of powers, as a softmax does."""
+        _ = self._reading
+        return bool(self._powers) and self.sums
+
+    @property
     def sums(self) -> bool:
         """Whether the reference multiplies factors or adds up terms at all."""
         return self._reading.reads > 0
@@ -337,7 +350,9 @@ class Oracle:
     @cached_property
     def _reading(self) -> exactly.Reading:
         noise = exactly.Reading()
-        self._lifted_run(Lifted(self.dtype, noise))
+        mode = Lifted(self.dtype, noise)
+        self._lifted_run(mode)
+        self._powers = mode.met & {"exp", "exp2"}
         return noise
 
     def _structure(self) -> str:
