@@ -45,6 +45,15 @@ class Trial(NamedTuple):
     eleven: Probe
 
 
+class Weighing(NamedTuple):
+    trial: Trial
+    #: The runs of it that show whether anything is lost: in bfloat16, what a sum of 11 bits loses is seen
+    #: only among many keys, and what one of 8 loses among few.
+    shown: tuple[Probe, ...]
+    #: Queries are made as long as the keys, for references that do not show the weights otherwise.
+    together: bool = False
+
+
 def trials(scene: Scene) -> list[Trial]:
     """For each size that may be summed over, with each way to hold the other inputs."""
     floats = [spec for spec in scene.task.inputs if _is_float(spec)]
@@ -109,28 +118,44 @@ def swamped(scene: Scene) -> list[Probe]:
     return []
 
 
-def diluted(scene: Scene) -> list[Trial]:
+def diluted(scene: Scene) -> list[Weighing]:
     """For sums of weights, the largest of which is 1: those of a softmax of the only input, or of the
     keys in attention, which are made long alone and together with the queries."""
     floats = [spec for spec in scene.task.inputs if _is_float(spec)]
     symbols = [s for s in scene.task.symbols if not s.init_args]
     if len(floats) == 1 and floats[0].shape:
         along = [s for s in symbols if (floats[0].name, len(floats[0].shape) - 1) in s.axes]
-        return [t for s in along[:1] for t in _of_weights(scene, floats, [s], KEYS, 0)]
+        return _alone(scene, floats, along[0], 0) if along else []
     if len(floats) < DRAWS or any(len(spec.shape) < 2 for spec in floats[:DRAWS]):
         return []
     queries, keys, values = ([s for s in symbols if _is_inner(s, spec)] for spec in floats[:DRAWS])
     summed = [s for s in keys if s in values]
     alone = [s for s in summed if s not in queries]
-    if not alone:
+    if alone:
+        like = [s for s in queries if s.native == alone[0].native]
+        together = [alone[0], *like[-1:]] if like else []
+    else:
         # Not a batch, nor its heads.
-        longest = max(summed, key=lambda s: s.native, default=None)
-        return _of_weights(scene, floats, [longest], KEYS_TOGETHER, 1) if longest else []
-    eight = floats[0].dtype == "bfloat16"
-    found = _of_weights(scene, floats, alone[:1], KEYS_IN_EIGHT if eight else KEYS, 1)
-    like = [s for s in queries if s.native == alone[0].native]
-    together = [alone[0], *like[-1:]]
-    return [*found, *(_of_weights(scene, floats, together, KEYS_TOGETHER, 1) if like else [])]
+        together = sorted(summed, key=lambda s: s.native)[-1:]
+    found = _alone(scene, floats, alone[0], 1) if alone else []
+    if together:
+        for trial in _of_weights(scene, floats, together, KEYS_TOGETHER, 1):
+            found.append(Weighing(trial, (trial.eleven, trial.eight), together=bool(alone)))
+    return found
+
+
+def _alone(scene: Scene, floats: list[TensorSpec], along: Symbol, draw: int) -> list[Weighing]:
+    short = _of_weights(scene, floats, [along], KEYS, draw)
+    if floats[0].dtype == "float16":
+        return [Weighing(trial, (trial.eleven,)) for trial in short]
+    if floats[0].dtype != "bfloat16":
+        # Weights that 11 bits lose are less than what factors of 8 come to.
+        return [Weighing(trial, (trial.eleven, trial.eight)) for trial in short]
+    long = _of_weights(scene, floats, [along], KEYS_IN_EIGHT, draw)
+    return [
+        *(Weighing(trial, (trial.eight,)) for trial in short),
+        *(Weighing(trial, (trial.eleven,)) for trial in long),
+    ]
 
 
 def _of_weights(
@@ -154,13 +179,6 @@ def _of_weights(
 def _is_inner(symbol: Symbol, spec: TensorSpec) -> bool:
     """Whether the symbol is an axis of the input, but not that of its features."""
     return any(path == spec.name and axis < len(spec.shape) - 1 for path, axis in symbol.axes)
-
-
-def shown(trial: Trial, scene: Scene) -> list[Probe]:
-    """Of a trial of weights, the runs that show whether anything is lost: in bfloat16, what a sum of 11
-    bits loses may be too little to be seen, where one of 8 loses more elsewhere."""
-    in_eight = any(spec.dtype == "bfloat16" for spec in scene.task.inputs)
-    return [trial.eleven, trial.eight] if in_eight else [trial.eleven]
 
 
 def control_of(probe: Probe) -> Probe | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
 from adjudge.gates.drifting import drifting
-from adjudge.gates.losing import GAPPED, control_of, diluted, shown, swamped, trials
+from adjudge.gates.losing import GAPPED, control_of, diluted, swamped, trials
 from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.gates.reading import (
     baseline_unusable,
@@ -68,8 +68,7 @@ def _in_half(scene: Scene) -> list[Probe]:
     if not drifts:
         return []
     parts = [probe for trial in trials(scene) for probe in trial]
-    # Those with all sizes long are made where these do not show the weights.
-    weights = [probe for trial in diluted(scene)[:1] for probe in shown(trial, scene)]
+    weights = [probe for one in diluted(scene) if not one.together for probe in one.shown]
     return [*drifts, *parts, *swamped(scene), *weights]
 
 

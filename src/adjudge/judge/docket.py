@@ -21,7 +21,6 @@ from adjudge.gates.losing import (
     GAPPED,
     Trial,
     diluted,
-    shown,
     steps,
     swamped,
     tied,
@@ -662,23 +661,22 @@ class Docket:
 
     def _narrow_weights(self) -> str:
         """The regime of accumulators that lose weights of a softmax; "" if none is seen to."""
-        weighs = self.oracle(self.scene.ordinary).weighs
-        for trial in diluted(self.scene) if weighs else []:
-            looked_at = shown(trial, self.scene)
-            if not self._in_half():
-                # Weights of 11 bits are less than what factors of 8 come to.
-                looked_at = [trial.eleven, trial.eight]
-            self.run(looked_at)
-            lost = next((p for p in looked_at if self._answers(p) and self._loses(p)), None)
-            if lost is None and self._shows(trial):
-                return ""
+        seen = told = False
+        for trial, shown, together in diluted(self.scene):
+            if not self.oracle(self.scene.ordinary).weighs or (together and seen):
+                break
+            self.run(shown)
+            looked_at = [p for p in shown if self._answers(p)]
+            lost = next((p for p in looked_at if self._loses(p)), None)
             if lost is None:
+                seen = seen or self._shows(trial)
+                told = told or trial.eight in looked_at
                 continue
-            self.run([trial.control, trial.eight])
+            self.run([trial.control] if told else [trial.control, trial.eight])
             if not self._holds(trial.control):
                 continue
             self.losing = lost
-            eight = self._answers(trial.eight) and self._loses(trial.eight)
+            eight = not told and self._answers(trial.eight) and self._loses(trial.eight)
             return "bf16xbf16" if eight else "fp16xfp16"
         return ""
 
