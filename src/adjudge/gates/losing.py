@@ -47,8 +47,8 @@ class Trial(NamedTuple):
 
 class Weighing(NamedTuple):
     trial: Trial
-    #: The runs of it that show whether anything is lost: in bfloat16, what a sum of 11 bits loses is seen
-    #: only among many keys, and what one of 8 loses among few.
+    #: The runs of it that show whether anything is lost: in bfloat16, what a sum of 11 bits loses is
+    #: seen only among many keys, and what one of 8 loses among few.
     shown: tuple[Probe, ...]
     #: Queries are made as long as the keys, for references that do not show the weights otherwise.
     together: bool = False
@@ -140,17 +140,21 @@ def diluted(scene: Scene) -> list[Weighing]:
     found = _alone(scene, floats, alone[0], 1) if alone else []
     if together:
         for trial in _of_weights(scene, floats, together, KEYS_TOGETHER, 1):
-            found.append(Weighing(trial, (trial.eleven, trial.eight), together=bool(alone)))
+            found.append(Weighing(trial, _shown(trial, floats), together=bool(alone)))
     return found
+
+
+def _shown(trial: Trial, floats: list[TensorSpec]) -> tuple[Probe, ...]:
+    """In float32, weights that 11 bits lose are less than what factors of 8 come to."""
+    if floats[0].dtype == "float16":
+        return (trial.eleven,)
+    return trial.eleven, trial.eight
 
 
 def _alone(scene: Scene, floats: list[TensorSpec], along: Symbol, draw: int) -> list[Weighing]:
     short = _of_weights(scene, floats, [along], KEYS, draw)
-    if floats[0].dtype == "float16":
-        return [Weighing(trial, (trial.eleven,)) for trial in short]
     if floats[0].dtype != "bfloat16":
-        # Weights that 11 bits lose are less than what factors of 8 come to.
-        return [Weighing(trial, (trial.eleven, trial.eight)) for trial in short]
+        return [Weighing(trial, _shown(trial, floats)) for trial in short]
     long = _of_weights(scene, floats, [along], KEYS_IN_EIGHT, draw)
     return [
         *(Weighing(trial, (trial.eight,)) for trial in short),

@@ -669,8 +669,8 @@ class Docket:
             looked_at = [p for p in shown if self._answers(p)]
             lost = next((p for p in looked_at if self._loses(p)), None)
             if lost is None:
-                seen = seen or self._shows(trial)
-                told = told or trial.eight in looked_at
+                shows = self._shows(trial)
+                seen, told = seen or shows, told or (shows and trial.eight in looked_at)
                 continue
             self.run([trial.control] if told else [trial.control, trial.eight])
             if not self._holds(trial.control):
