@@ -81,6 +81,9 @@ class FakeEvidence:
     def compare_exact(self, probe: Probe) -> Comparison | None:
         return self.owed.get(probe)
 
+    def compare_gap(self, probe: Probe) -> Comparison:
+        return self.compare_required(probe)
+
     def demands(self, probe: Probe) -> tuple[Demand, ...]:
         return self.asked
 

@@ -152,6 +152,11 @@ class Evidence(Protocol):
         round."""
         ...
 
+    def compare_gap(self, probe: Probe) -> Comparison:
+        """The observation of a run made to show a loss against the worst that all roundings of the
+        required regime come to together."""
+        ...
+
     def rounding_explains(self, probe: Probe) -> bool:
         """Whether the error, too large for the required regime, is within the loosest one."""
         ...

@@ -219,6 +219,28 @@ class Oracle:
         found = comparing.metadata(observation, self.native, self._structure())
         return found or comparing.exactly(observation, self.exact, self.owed)
 
+    def compare_gap(self, observation: Observation, name: str, narrow: str = "") -> Comparison:
+        """One observation against the worst that all roundings of the named regime come to together, for
+        inputs on which something lost is larger than that.
+
+        Args:
+            narrow: as in `grade`.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        found = comparing.metadata(observation, self.native, self._structure())
+        if found is not None:
+            return found
+        if comparing.equal_bits(observation, self.native):
+            return Comparison(outcome="equal")
+        regime = self._narrowed(name, narrow)
+        # Few runs acquit: they are those that a comparison has drawn.
+        first = comparing.beyond_roundings(self, observation, regime, comparing.FIRST)
+        if first.ok:
+            return first
+        return comparing.beyond_roundings(self, observation, regime, comparing.SAMPLES)
+
     def flushed(self, observation: Observation, above: float = 0.0) -> tuple[int, int]:
         """(elements that are zero though they should be subnormal, elements that should be): where the
         float64 answer and the native one are both subnormal, and at least two spacings large.
@@ -298,6 +320,19 @@ class Oracle:
         return self._reading.holds and self.sums
 
     @property
+    def triangular(self) -> bool:
+        """Whether the reference takes a triangle of something: a causal mask leaves out the keys that
+        lie behind all queries."""
+        _ = self.exact
+        return not self._met.isdisjoint(("tril", "triu"))
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the reference may divide by a sum of powers, as a softmax does."""
+        _ = self._reading
+        return bool(self._powers) and self.sums
+
+    @property
     def sums(self) -> bool:
         """Whether the reference multiplies factors or adds up terms at all."""
         return self._reading.reads > 0
@@ -315,7 +350,9 @@ class Oracle:
     @cached_property
     def _reading(self) -> exactly.Reading:
         noise = exactly.Reading()
-        self._lifted_run(Lifted(self.dtype, noise))
+        mode = Lifted(self.dtype, noise)
+        self._lifted_run(mode)
+        self._powers = mode.met & {"exp", "exp2"}
         return noise
 
     def _structure(self) -> str:

@@ -31,8 +31,8 @@ _CARRYING = frozenset(
     "split_with_sizes unbind alias detach clone copy contiguous cat stack index_select gather where "
     "masked_fill tril triu amax repeat _to_copy neg zeros ones full empty zeros_like ones_like "
     "full_like empty_like new_zeros new_ones new_full new_empty arange fill zero lift_fresh logical_not "
-    "_softmax exp div scaled_dot_product_attention _scaled_dot_product_attention_math "
-    "_scaled_dot_product_flash_attention_for_cpu".split()
+    "scalar_tensor clamp clamp_min _softmax _safe_softmax exp div scaled_dot_product_attention "
+    "_scaled_dot_product_attention_math _scaled_dot_product_flash_attention_for_cpu".split()
 )
 
 
