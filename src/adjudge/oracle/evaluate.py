@@ -262,7 +262,9 @@ class Oracle:
             return "none"
         for name in names:
             found = self._narrowed(name, narrow)
-            verdict = comparing.Judgement(self, observation, found, widen=False).verdict()
+            verdict = comparing.Judgement(
+                self, observation, found, widen=False, tight=narrow == "sums"
+            ).verdict()
             # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
             # one spread of the other.
             fits = narrow != "sums" or verdict.rms <= 1.0 or name == names[-1]
@@ -506,6 +508,11 @@ class Oracle:
             OutsideDomain: the reference does not answer.
         """
         return _leaves(answer(reference, arguments))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether elements may hang on a choice that rounding decides."""
+        return False
 
     def unsettled(self, found: Regime) -> list[Array] | None:
         """Where an element hangs on a choice that rounding decides; None where none can."""
