@@ -64,6 +64,8 @@ class OutputTensor:
     aliases_previous: bool = False
     #: True for a Python number returned in place of a tensor.
     scalar: bool = False
+    #: The digest, once it was asked for.
+    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -74,8 +76,11 @@ class OutputTensor:
     @property
     def digest(self) -> str:
         """SHA-256 over dtype, shape and raw bytes."""
-        head = f"{self.dtype}{self.data.shape}".encode()
-        return hashlib.sha256(head + np.ascontiguousarray(self.data).tobytes()).hexdigest()
+        if not self._digest:
+            head = f"{self.dtype}{self.data.shape}".encode()
+            whole = hashlib.sha256(head + np.ascontiguousarray(self.data).tobytes())
+            self._digest.append(whole.hexdigest())
+        return self._digest[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

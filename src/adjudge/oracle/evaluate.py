@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import exactly, rules, storage
+from adjudge.oracle.clones import clone
 from adjudge.oracle.lifted import Annihilating, Lifted, Textbook, lifting
 from adjudge.oracle.orders import Change, Orders
 from adjudge.oracle.regimes import (
@@ -491,7 +491,7 @@ class Oracle:
         reference = self._wide_reference
         if isinstance(reference, torch.nn.Module):
             # Every run starts from the same state; copying it is cheaper than drawing it.
-            reference = copy.deepcopy(reference)
+            reference = clone(reference)
             if change is not None:
                 for tensor in reference.state_dict().values():
                     tensor.copy_(change(tensor))
