@@ -188,6 +188,8 @@ class Observation:
     stdout: str = ""
     #: Seconds inside the worker for the observed call.
     seconds: float = 0.0
+    #: Seconds of each compilation of a kernel in the run, as the worker tells them.
+    compiled: tuple[float, ...] = ()
     #: Why the runner could not do it (UNSUPPORTED), or other facts worth a note.
     notes: tuple[str, ...] = field(default=())
 
