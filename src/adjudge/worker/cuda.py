@@ -54,7 +54,7 @@ class Cuda:
 
     def expect(self, source: str) -> None:
         if "cpp_extension" in source:
-            extensions.hasten()
+            extensions.hasten(source)
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
