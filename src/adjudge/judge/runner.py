@@ -41,6 +41,8 @@ class Runner(Closing):
         self.seconds = 0.0
         #: Seconds until workers had opened their contexts and loaded the candidate.
         self.waited = 0.0
+        #: Seconds that kernels took to compile, as the workers tell them, and how many there were.
+        self.compiling, self.compiled = 0.0, 0
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
 
@@ -106,7 +108,10 @@ class Runner(Closing):
                     "the device's memory, which is shared with other candidates, does not suffice"
                 )
                 observation = Observation(status=Status.UNSUPPORTED, notes=(words,))
-        self.seconds += time.perf_counter() - start
+        elapsed = time.perf_counter() - start
+        self.seconds += elapsed
+        self.compiling += min(sum(s for s in observation.compiled if s > 0), elapsed)
+        self.compiled += len(observation.compiled)
         self.runs += 1
         return observation
 

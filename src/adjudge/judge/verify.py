@@ -561,7 +561,8 @@ class _Trial:
         )
 
     def _waits(self) -> dict[str, float]:
-        return {"runs": self.runner.seconds, "workers": self.runner.waited}
+        waits = {"runs": self.runner.seconds, "workers": self.runner.waited}
+        return waits | {"compiling": self.runner.compiling} if self.runner.compiled else waits
 
     def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
         """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import exactly, rules, storage
+from adjudge.oracle.clones import clone
 from adjudge.oracle.lifted import Annihilating, Lifted, Textbook, lifting
 from adjudge.oracle.orders import Change, Orders
 from adjudge.oracle.regimes import (
@@ -284,7 +284,9 @@ class Oracle:
             return "none"
         for name in names:
             found = self._narrowed(name, narrow)
-            verdict = comparing.Judgement(self, observation, found, widen=False).verdict()
+            verdict = comparing.Judgement(
+                self, observation, found, widen=False, tight=narrow == "sums"
+            ).verdict()
             # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
             # one spread of the other.
             fits = narrow != "sums" or verdict.rms <= 1.0 or name == names[-1]
@@ -526,7 +528,7 @@ class Oracle:
         reference = self._wide_reference
         if isinstance(reference, torch.nn.Module):
             # Every run starts from the same state; copying it is cheaper than drawing it.
-            reference = copy.deepcopy(reference)
+            reference = clone(reference)
             if change is not None:
                 for tensor in reference.state_dict().values():
                     tensor.copy_(change(tensor))
@@ -543,6 +545,11 @@ class Oracle:
             OutsideDomain: the reference does not answer.
         """
         return _leaves(answer(reference, arguments))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether elements may hang on a choice that rounding decides."""
+        return False
 
     def unsettled(self, found: Regime) -> list[Array] | None:
         """Where an element hangs on a choice that rounding decides; None where none can."""

@@ -269,6 +269,7 @@ class _Session:
         if log is not None:
             facts["faults"] += [asdict(f) for f in log.faults[:100]]
             facts["races"] = [asdict(r) for r in log.races[:100]]
+            facts["compiled"] = [float(s) for s in log.compiled[:1000]]
             facts["launches"] = [asdict(launch) for launch in log.launches[:1000]]
         return facts
 

@@ -54,7 +54,7 @@ class Cuda:
 
     def expect(self, source: str) -> None:
         if "cpp_extension" in source:
-            extensions.hasten()
+            extensions.hasten(source)
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
@@ -151,6 +151,7 @@ def _as_shipped() -> Iterator[None]:
 def _record_launches() -> None:
     """Compiled kernels tell what they were launched with, and run one configuration, not the fastest."""
     try:
+        from triton import knobs
         from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
         from triton.runtime import autotuner, driver
         from triton.runtime.jit import JITFunction
@@ -167,7 +168,12 @@ def _record_launches() -> None:
             current.log.launches.append(_launch(self, args, kwargs, grid))
         return run(self, *args, grid=grid, warmup=warmup, **kwargs)
 
+    def told(*, times: Any, cache_hit: bool, **facts: Any) -> None:
+        if not cache_hit:
+            current.log.compiled.append(times.total / 1e6)
+
     JITFunction.run = recorded
+    knobs.compilation.listener = told
     autotuner.Autotuner.run = launches.run_tuned
 
 
