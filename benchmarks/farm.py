@@ -36,8 +36,8 @@ def answers(
     """`work` of each job, in the order in which they are done.
 
     Args:
-        processes: with one, the jobs are done here, in their own order. On a GPU they share a zygote, and
-            are as many as its memory holds.
+        processes: with one, the jobs are done here, in their own order. On a GPU they share a zygote,
+            and are as many as its memory holds.
         how: what `Zygote.start` takes.
     """
     if how.get("runner") == "cuda":

@@ -17,8 +17,9 @@ from gradient_faults import GRADIENT_FAULTS  # noqa: E402
 INTRODUCTION = """# Faults seen in the wild
 
 Public reports of kernels that were wrong and passed their tests, or that passed by a trick. Each that a
-CPU or one GPU can show is a small case of our own under [tests/cases](../tests/cases): the fault, and a correct
-twin. The tests demand that a gate named here convicts the fault, and that no gate convicts the twin.
+CPU or one GPU can show is a small case of our own under [tests/cases](../tests/cases): the fault, and a
+correct twin. The tests demand that a gate named here convicts the fault, and that no gate convicts the
+twin.
 `docs/generate.py` makes this page from the cases.
 
 A case in PyTorch has the fault in plain operations, where the report is about a kernel; a case in Triton

@@ -457,7 +457,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         identifier="S15",
         report="https://github.com/pytorch/pytorch/issues/191937",
-        what="where one key is left over after tiles of 32, expanded values are read as if they were dense",
+        what="expanded values are read as if dense where one key is left over after tiles of 32",
         gates=("layout-dependent", "out-of-bounds"),
         arguments="p, v",
         inputs="torch.rand(4, 33), torch.randn(4, 33, 16)",

@@ -1,7 +1,7 @@
 """Work of a call that the caller's stream does not wait for.
 
-A call is done when the stream that it was made on is: that is all that events, and later work there, wait
-for. What a candidate leaves on another stream is usually finished in time all the same. Torch's own
+A call is done when the stream that it was made on is: that is all that events, and later work there,
+wait for. What a candidate leaves on another stream is usually finished in time all the same. Torch's own
 streams are therefore kept busy beforehand: what is put on one of them without an order is late, and what
 the caller's stream waits for is not.
 """
@@ -35,7 +35,7 @@ class Streams:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._others = [
-            torch.cuda.Stream(device, priority=priority)
+            torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
             for priority in _PRIORITIES
             for _ in range(_STREAMS)
         ]
@@ -47,7 +47,7 @@ class Streams:
         for stream in self._others:
             if stream != self._callers:
                 with torch.cuda.stream(stream):
-                    torch.cuda._sleep(_CYCLES)
+                    torch.cuda._sleep(_CYCLES)  # type: ignore[no-untyped-call]
 
     def late(self, tensors: Sequence[torch.Tensor]) -> bool:
         """After a call: whether what it has returned was not there yet when the caller's stream was
