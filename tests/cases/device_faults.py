@@ -17,7 +17,7 @@ DEVICE_FAULTS: tuple[Fault, ...] = (
         inputs="torch.randn(columns, inner), torch.randn(inner, columns)",
         reference="return x @ w",
         correct="""
-            side = torch.cuda.Stream()
+            side = self.side = getattr(self, "side", None) or torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 out = x @ w
@@ -25,7 +25,8 @@ DEVICE_FAULTS: tuple[Fault, ...] = (
             return out
         """,
         broken="""
-            with torch.cuda.stream(torch.cuda.Stream()):
+            self.side = getattr(self, "side", None) or torch.cuda.Stream()
+            with torch.cuda.stream(self.side):
                 return x @ w
         """,
     ),
