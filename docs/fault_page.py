@@ -10,14 +10,16 @@ from typing import Any
 CASES = Path(__file__).resolve().parents[1] / "tests" / "cases"
 sys.path.insert(0, str(CASES))
 import catalogue  # noqa: E402
+from device_faults import DEVICE_FAULTS  # noqa: E402
 from faults import Fault  # noqa: E402
 from gradient_faults import GRADIENT_FAULTS  # noqa: E402
 
 INTRODUCTION = """# Faults seen in the wild
 
 Public reports of kernels that were wrong and passed their tests, or that passed by a trick. Each that a
-CPU can show is a small case of our own under [tests/cases](../tests/cases): the fault, and a correct
-twin. The tests demand that a gate named here convicts the fault, and that no gate convicts the twin.
+CPU or one GPU can show is a small case of our own under [tests/cases](../tests/cases): the fault, and a
+correct twin. The tests demand that a gate named here convicts the fault, and that no gate convicts the
+twin.
 `docs/generate.py` makes this page from the cases.
 
 A case in PyTorch has the fault in plain operations, where the report is about a kernel; a case in Triton
@@ -60,7 +62,6 @@ def _judged(row: Any) -> tuple[str, str]:
     """What convicts, and the case or what it waits for."""
     if isinstance(row, catalogue.Waiting):
         words = {
-            catalogue.GPU: "waits for the GPU runner",
             catalogue.TWO_GPUS: "needs two GPUs",
             catalogue.OTHER: "other architecture",
         }
@@ -68,7 +69,9 @@ def _judged(row: Any) -> tuple[str, str]:
     if isinstance(row, catalogue.OfTheTask):
         return "the check of the task", "[test](../tests/cases/test_faults.py)"
     file = "gradient_faults.py" if row in GRADIENT_FAULTS else "faults.py"
+    file = "device_faults.py" if row in DEVICE_FAULTS else file
+    on = " on a GPU" if row in DEVICE_FAULTS else ""
     language = "Triton" if "@triton.jit" in row.top else "PyTorch"
     gates = " or ".join(f"[{gate}](gates/{gate}.md)" for gate in row.gates)
     under = ", under a contract" if row.declares else ""
-    return gates, f"[case](../tests/cases/{file}) in {language}{under}; twin clean"
+    return gates, f"[case](../tests/cases/{file}) in {language}{on}{under}; twin clean"

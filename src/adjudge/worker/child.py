@@ -33,6 +33,7 @@ from adjudge.worker import (
     protocol,
     runners,
     sandbox,
+    streams,
     timing,
 )
 from adjudge.worker.interpreter.session import Log, Unsupported
@@ -399,12 +400,15 @@ class _Run:
         cotangents = self._session.decoded(call["cotangents"], self._shared)
         tally = self.allocations.tally
         held = tally.peak_bytes = tally.live_bytes
+        self._session.runner.hold_streams()
         start = time.perf_counter()
         result = None
         if self._header["gradients"]:
             self._pulled = self._differentiated(args, kwargs, cotangents)
         else:
             result = self.built(*args, **kwargs)
+            if self._session.runner.late(result):
+                self.tampering.append(streams.LATE)
         self._session.runner.wait()
         self.seconds = time.perf_counter() - start
         self.peak_bytes = tally.peak_bytes - held
