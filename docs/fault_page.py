@@ -48,8 +48,8 @@ def _counts(rows: tuple[Any, ...]) -> list[str]:
     unseen = "" if SHOWN else f" ({len(DEVICE_FAULTS)} of them not run on a GPU yet)"
     words = ", ".join(f"{count} for {what}" for what, count in sorted(waiting.items()))
     return [
-        f"{len(rows)} reports: {cases} cases{unseen}, {len(rows) - cases - sum(waiting.values())} found in the "
-        f"task itself, and {sum(waiting.values())} that wait: {words}."
+        f"{len(rows)} reports: {cases} cases{unseen}, "
+        f"{len(rows) - cases - sum(waiting.values())} found in the task itself, and {sum(waiting.values())} that wait: {words}."
     ]
 
 
