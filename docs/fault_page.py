@@ -47,9 +47,10 @@ def _counts(rows: tuple[Any, ...]) -> list[str]:
     cases = sum(isinstance(row, Fault) for row in rows)
     unseen = "" if SHOWN else f" ({len(DEVICE_FAULTS)} of them not run on a GPU yet)"
     words = ", ".join(f"{count} for {what}" for what, count in sorted(waiting.items()))
+    of_tasks = len(rows) - cases - waiting.total()
     return [
-        f"{len(rows)} reports: {cases} cases{unseen}, "
-        f"{len(rows) - cases - sum(waiting.values())} found in the task itself, and {sum(waiting.values())} that wait: {words}."
+        f"{len(rows)} reports: {cases} cases{unseen}, {of_tasks} found in the task itself, and "
+        f"{waiting.total()} that wait: {words}."
     ]
 
 
