@@ -10,7 +10,7 @@ from typing import Any
 CASES = Path(__file__).resolve().parents[1] / "tests" / "cases"
 sys.path.insert(0, str(CASES))
 import catalogue  # noqa: E402
-from device_faults import DEVICE_FAULTS  # noqa: E402
+from device_faults import DEVICE_FAULTS, SHOWN  # noqa: E402
 from faults import Fault  # noqa: E402
 from gradient_faults import GRADIENT_FAULTS  # noqa: E402
 
@@ -45,10 +45,12 @@ def page() -> str:
 def _counts(rows: tuple[Any, ...]) -> list[str]:
     waiting = Counter(row.waits for row in rows if isinstance(row, catalogue.Waiting))
     cases = sum(isinstance(row, Fault) for row in rows)
+    unseen = "" if SHOWN else f" ({len(DEVICE_FAULTS)} of them not run on a GPU yet)"
     words = ", ".join(f"{count} for {what}" for what, count in sorted(waiting.items()))
+    of_tasks = len(rows) - cases - waiting.total()
     return [
-        f"{len(rows)} reports: {cases} cases, {len(rows) - cases - sum(waiting.values())} found in the "
-        f"task itself, and {sum(waiting.values())} that wait: {words}."
+        f"{len(rows)} reports: {cases} cases{unseen}, {of_tasks} found in the task itself, and "
+        f"{waiting.total()} that wait: {words}."
     ]
 
 
@@ -70,8 +72,10 @@ def _judged(row: Any) -> tuple[str, str]:
         return "the check of the task", "[test](../tests/cases/test_faults.py)"
     file = "gradient_faults.py" if row in GRADIENT_FAULTS else "faults.py"
     file = "device_faults.py" if row in DEVICE_FAULTS else file
-    on = " on a GPU" if row in DEVICE_FAULTS else ""
     language = "Triton" if "@triton.jit" in row.top else "PyTorch"
+    if row in DEVICE_FAULTS and not SHOWN:
+        return "", f"[case](../tests/cases/{file}) in {language}, not run on a GPU yet"
+    on = f" on a GPU, {SHOWN}" if row in DEVICE_FAULTS else ""
     gates = " or ".join(f"[{gate}](gates/{gate}.md)" for gate in row.gates)
     under = ", under a contract" if row.declares else ""
     return gates, f"[case](../tests/cases/{file}) in {language}{on}{under}; twin clean"

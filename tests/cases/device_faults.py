@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from faults import Fault
 
+#: When these, and the twins, were last judged on a GPU as tests/gpu/test_faults.py demands (see
+#: docs/device-runs.md); "" is never.
+SHOWN = ""
+
 DEVICE_FAULTS: tuple[Fault, ...] = (
     Fault(
         identifier="S40",
