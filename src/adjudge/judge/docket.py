@@ -11,15 +11,20 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope
 from adjudge.gates.losing import (
+    CONTROL,
     DRAWS,
     EIGHT,
+    ELEVEN,
     GAPPED,
+    LENGTH,
     Trial,
+    Weighing,
     diluted,
     steps,
     swamped,
@@ -37,7 +42,7 @@ from adjudge.gates.reading import (
     unusual,
 )
 from adjudge.inputs.cotangents import SAME_VALUES
-from adjudge.inputs.levels import DILUTED, SCALES, SUMS, SWAMPED, TENS
+from adjudge.inputs.levels import DILUTED, PARTS, SCALES, SUMS, SWAMPED, TENS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
@@ -72,9 +77,13 @@ ELEVEN_BITS = 11
 
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
+#: Parts whose sums 11 bits hold.
+_EIGHT_PARTS = [name for (bits, _, _), name in PARTS.items() if bits == EIGHT]
 #: What a weighted mean of zeros and ones moves by at least where weights of 11 bits are added to one of
 #: 1: at the 512 keys that every run with them has, 0.19.
 MOVED = 0.125
+#: A weight of 1 next to none is 1 but for roundings of float64.
+_NEARLY = 2.0**-40
 #: Regimes that hold factors or sums in float16, and so in its range.
 IN_FLOAT16 = ("fp16xfp32", "fp16xfp16")
 
@@ -633,8 +642,7 @@ class Docket:
             found.append(long)
         found.append(steps(self.scene))
         together = tied(self.scene) if redrawable else []
-        if together and self.oracle(self.scene.ordinary).triangular:
-            found, together = [*found, *together], []
+        found += self._behind_a_mask() if redrawable else []
         while found:
             control, *harder = found.pop(0)
             self.run([control, *harder])
@@ -666,14 +674,15 @@ class Docket:
     def _narrow_weights(self) -> str:
         """The regime of accumulators that lose weights of a softmax; "" if none is seen to."""
         seen = told = False
-        for trial, shown, together in diluted(self.scene):
+        for weighing in diluted(self.scene):
+            trial, shown, together = weighing
             if not self.oracle(self.scene.ordinary).weighs or (together and seen):
                 break
             self.run(shown)
             looked_at = [p for p in shown if self._answers(p)]
             lost = next((p for p in looked_at if self._loses(p)), None)
             if lost is None:
-                shows = self._shows(trial)
+                shows = self._shows(weighing)
                 seen, told = seen or shows, told or (shows and trial.eight in looked_at)
                 continue
             self.run([trial.control] if told else [trial.control, trial.eight])
@@ -684,15 +693,39 @@ class Docket:
             return "bf16xbf16" if eight else "fp16xfp16"
         return ""
 
-    def _shows(self, trial: Trial) -> bool:
-        """Whether the answer moves with the weights: a mask may leave out most of the keys."""
+    def _behind_a_mask(self) -> list[Trial]:
+        """Parts among values, for attention that does not see all of them while the keys alone are long:
+        a causal mask leaves those behind all queries out."""
+        weighings = diluted(self.scene) if self.oracle(self.scene.ordinary).weighs else []
+        if not any(w.together for w in weighings) or any(map(self._shows, weighings)):
+            return []
+        found = []
+        for weighing in weighings:
+            if weighing.together:
+                # Over more of them, what is lost is less than float32's own worst case.
+                long, values = weighing.trial.control, DRAWS - 1
+                base = dict(self.scene.discovery.base)
+                sizes = {s: n if n == base[s] else min(n, LENGTH) for s, n in long.sizes}
+                plain = long.at(sizes)
+                for flat in (False, True):
+                    bits = (CONTROL, EIGHT, ELEVEN)
+                    names = [PARTS[n, values, flat] for n in bits]
+                    found.append(Trial(*(replace(plain, distribution=name) for name in names)))
+        return found
+
+    def _shows(self, weighing: Weighing) -> bool:
+        """Whether the weights take something from where one alone has all of it, as they do not where a
+        mask leaves out most of the keys. Of all sizes long together it is not asked."""
+        trial, _, together = weighing
+        if together:
+            return False
         try:
-            with_them, without = (self.oracle(p).exact for p in (trial.eleven, trial.control))
+            with_them, alone = (self.oracle(p).exact for p in (trial.eleven, trial.control))
         except OutsideDomain:
             return False
         return any(
-            np.abs(a.data - b.data).max(initial=0.0) > MOVED
-            for a, b in zip(with_them, without, strict=True)
+            bool(((b.data > 1 - _NEARLY) & (a.data < 1 - MOVED)).any())
+            for a, b in zip(with_them, alone, strict=True)
         )
 
     def _tells(self, probe: Probe) -> bool:
@@ -701,28 +734,52 @@ class Docket:
             oracle = self.oracle(probe)
         except OutsideDomain:
             return False
+        if probe.distribution in _EIGHT_PARTS and not oracle.isolates_sums:
+            return any(mask.any() for mask in self._isolated(probe))
         return oracle.isolates_sums and EIGHT <= oracle.sum_bits <= ELEVEN_BITS
 
     def _holds(self, probe: Probe) -> bool:
         """Whether nothing is wrong on a run where nothing can be lost."""
         if not self._answers(probe):
             return False
-        return (self.compare_exact(probe) or self.compare_required(probe)).ok
+        found = self.compare_exact(probe) or self._where_isolated(probe)
+        return (found or self.compare_required(probe)).ok
 
     def _loses(self, probe: Probe) -> bool:
-        exactly = self.compare_exact(probe)
-        if exactly is not None:
-            return exactly.broken
         if probe.distribution in DILUTED.values():
             # The weights have more bits than factors may have.
             return _beyond(self.compare_gap(probe)) and self._beyond_factors(probe)
+        exactly = self.compare_exact(probe)
+        if exactly is not None:
+            return exactly.broken
         if not self._isolates(probe):
-            return False
+            somewhere = self._where_isolated(probe)
+            return somewhere is not None and _beyond(somewhere)
         if probe.distribution in SWAMPED:
             return _beyond(self.compare_gap(probe))
         # A factor in float16 may have overflown as well as a sum in it.
         outgrown = not self._in_half() and self.oracle(probe).outgrows_float16
         return not outgrown and _beyond(self.compare_required(probe))
+
+    def _where_isolated(self, probe: Probe) -> Comparison | None:
+        """The comparison of those elements of a float32 answer that are made of short factors alone, and
+        others are not: of rows of attention in which a causal mask leaves a power of two of keys."""
+        if self._in_half() or probe.distribution not in PARTS.values() or self._isolates(probe):
+            return None
+        masks = self._isolated(probe)
+        if not any(mask.any() for mask in masks):
+            return None
+        oracle = self.oracle(probe)
+        if oracle.outgrows_float16:
+            return None
+        return oracle.compare_gap(_only(self._observations[probe], oracle, masks), self.required)
+
+    def _isolated(self, probe: Probe) -> list[npt.NDArray[np.bool_]]:
+        """Where bfloat16 holds an element and all that it is made of."""
+        try:
+            return self.oracle(replace(probe, dtype="bfloat16")).owed
+        except OutsideDomain:
+            return []
 
     def _beyond_factors(self, probe: Probe) -> bool:
         """Whether an error is larger than any that narrow factors make: of 11 bits, unless the candidate
@@ -816,9 +873,10 @@ class Docket:
         if self.losing is None:
             return None
         observation = self._observations[self.losing]
-        gapped = self.losing.distribution in GAPPED
-        beyond = self.compare_gap if gapped else self.compare_required
-        c = self.compare_exact(self.losing) or beyond(self.losing)
+        if self.losing.distribution in GAPPED:
+            c = self.compare_gap(self.losing)
+        else:
+            c = self.compare_exact(self.losing) or self.compare_required(self.losing)
         violation = replace(
             compared_violation(self.losing, observation, c),
             signature="narrow",
@@ -1012,6 +1070,21 @@ def _normal(observation: Observation, oracle: Oracle) -> Observation:
             small = (np.abs(got) <= least) & (np.abs(truth) <= least)
             output = replace(output, data=np.where(small, native.data, output.data))
         outputs.append(output)
+    return replace(observation, outputs=tuple(outputs))
+
+
+def _only(
+    observation: Observation, oracle: Oracle, masks: list[npt.NDArray[np.bool_]]
+) -> Observation:
+    """The observation with the reference's own values everywhere else."""
+    if not len(observation.outputs) == len(oracle.native) == len(masks):
+        return observation
+    outputs = [
+        replace(output, data=np.where(here, output.data, native.data))
+        if output.data.shape == native.data.shape == here.shape and output.dtype == native.dtype
+        else output
+        for output, native, here in zip(observation.outputs, oracle.native, masks, strict=True)
+    ]
     return replace(observation, outputs=tuple(outputs))
 
 

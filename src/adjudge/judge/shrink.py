@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from adjudge.contract import Finding, Scope
-from adjudge.gates.losing import control_of
+from adjudge.gates.losing import GAPPED, control_of
 from adjudge.gates.protocol import Gate
 from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
@@ -45,7 +45,10 @@ def settle(docket: Docket, gate: Gate, finding: Finding, known: Collection[Probe
     elif finding.violation is not None and finding.violation.signature not in _FIXED:
         # From here on the finding is what `still` gives, which is what a replay will ask for.
         finding = _adopted(finding, _again(docket, gate, finding.violation.probe))
-        finding = _smaller(docket, gate, finding)
+        assert finding.violation is not None
+        if finding.violation.probe.distribution not in GAPPED:
+            # What is lost there is seen for its sum's length alone.
+            finding = _smaller(docket, gate, finding)
     assert finding.violation is not None
     return replace(finding, violation=replace(finding.violation, replay=_line(docket, finding)))
 
