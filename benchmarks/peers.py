@@ -1,0 +1,172 @@
+"""Gated DeltaNet beside FLA and FlashQLA, in one run on one GPU: time, first call, memory, error, bits.
+
+    python benchmarks/peers.py [--seconds 240] [--page docs/recurrence.md]
+
+The peers must be installed (fla-core, flash-qla with tilelang). FLA's first call tunes, with the GPU to
+itself but for FlashQLA's, which compiles on the CPU for two minutes and so runs beside it, in a process
+of its own; its cache on disk is what this process then takes. Everything has 32 heads, for which alone
+the peers are tuned. `--page` rewrites that part of the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import recurrence
+from recurrence import HEAD, SETS, Operator
+
+HEADS = 32
+# Batch, tokens, and the bounds of packed sequences.
+SHAPES: tuple[tuple[int, int, tuple[int, ...] | None], ...] = (
+    (1, 32768, None),
+    (1, 8192, None),
+    (2, 8192, None),
+    (1, 8192, (0, 1000, 3500, 3564, 8192)),
+)
+ROUNDS = 2
+MARKS = ("<!-- peers -->\n", "<!-- end of peers -->\n")
+
+
+def first_call(operator: Operator) -> float:
+    """Seconds of a first step at the first shape: building, compiling and tuning."""
+    batch, length, _ = SHAPES[0]
+    inputs = recurrence.draw(batch, length, HEADS)
+    d_out = torch.randn(batch, length, HEADS, HEAD, device="cuda").bfloat16()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    recurrence.step(operator, inputs, None, d_out)
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def compiled_alone(name: str) -> subprocess.Popen[str]:
+    """A process that makes the first call of a peer and prints its seconds."""
+    command = [sys.executable, __file__, "--first", name]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def shown(shape: tuple[int, int, tuple[int, ...] | None]) -> str:
+    batch, length, packed = shape
+    return f"{batch}, {length}, {HEADS}" + (f", packed {len(packed) - 1}" if packed else "")
+
+
+def measure(seconds: float) -> str:
+    """The measured part of the page. No peer begins a shape later than `seconds` from now."""
+    start = time.perf_counter()
+    torch.manual_seed(0)
+    peers = recurrence.peers()
+    qla = [name for name in peers if name.startswith("FlashQLA")]
+    apart = {name: compiled_alone(name) for name in qla}
+    operators: dict[str, Operator] = {
+        "ours": recurrence.ours,
+        "ours, recomputing": recurrence.recomputing,
+        **{name: peers[name] for name in peers if name not in qla},
+    }
+    firsts: dict[str, float] = {}
+    for name in list(operators):
+        try:
+            firsts[name] = first_call(operators[name])
+        except Exception as reason:  # a peer that does not run here is left out
+            if name not in peers:
+                raise
+            print(f"{name} is left out: {type(reason).__name__}: {reason}", flush=True)
+            del operators[name]
+            continue
+        print(f"first call of {name}: {firsts[name]:.1f} s", flush=True)
+    for name, process in apart.items():
+        said, _ = process.communicate()
+        if process.returncode:
+            print(f"{name} is left out: its process ended with {process.returncode}", flush=True)
+            continue
+        firsts[name] = json.loads(said.splitlines()[-1])
+        operators[name] = peers[name]
+        print(f"first call of {name}: {firsts[name]:.1f} s", flush=True)
+    lines = [
+        f"{time.strftime('%Y-%m-%d')}, {torch.cuda.get_device_name()}, torch {torch.__version__}, "
+        f"CUDA {torch.version.cuda}, one run. Milliseconds, forward / backward, by the median of "
+        f"{recurrence.TURNS} launches; the better of {ROUNDS} rounds, in which they take turns.",
+        "",
+        f"| B, T, heads | {' | '.join(operators)} |",
+        f"| --- | {'--- | ' * len(operators)}".rstrip(),
+    ]
+    memory: dict[str, float] = {}
+    apart_most = 0.0
+    for shape in SHAPES:
+        batch, length, packed = shape
+        sets = [recurrence.draw(batch, length, HEADS) for _ in range(SETS)]
+        d_out = torch.randn(batch, length, HEADS, HEAD, device="cuda").bfloat16()
+        bounds = None if packed is None else torch.tensor(packed, device="cuda")
+        rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in operators}
+        refused: dict[str, str] = {}
+        for name, operator in itertools.chain(*[operators.items()] * ROUNDS):
+            if name in refused or (name in peers and time.perf_counter() - start > seconds):
+                continue
+            try:
+                rounds[name].append(recurrence.times(operator, sets, bounds, d_out))
+            except Exception as reason:  # a peer that refuses a shape is a result
+                if name not in peers:
+                    raise
+                refused[name] = f"refused: {type(reason).__name__}"
+        for name, operator in operators.items():
+            if rounds[name]:
+                memory.setdefault(name, recurrence.peak(operator, sets[0], bounds, d_out))
+        cells = []
+        for name, found in rounds.items():
+            best = [min(times) for times in zip(*found, strict=True)]
+            shown_times = " / ".join(f"{x:.3f}" for x in best)
+            cells.append(refused.get(name) or shown_times or "not run")
+            for each in zip(*found, strict=True):
+                apart_most = max(apart_most, max(each) / min(each) - 1)
+        lines.append(f"| {shown(shape)} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+        del sets
+        torch.cuda.empty_cache()
+    lines += [
+        "",
+        f"The rounds of one differ by {100 * apart_most:.0f}% at most.",
+        "",
+        f"| | {' | '.join(operators)} |",
+        f"| --- | {'--- | ' * len(operators)}".rstrip(),
+        f"| first call, s | {' | '.join(f'{firsts[name]:.1f}' for name in operators)} |",
+        f"| GiB above the inputs at {shown(SHAPES[0])} | "
+        f"{' | '.join(f'{memory[name]:.2f}' for name in operators)} |",
+    ]
+    same = [("yes" if recurrence.repeats(f, HEADS) else "no") for f in operators.values()]
+    lines += [
+        f"| the same bits in 100 repeats | {' | '.join(same)} |",
+        "",
+        f"Relative RMS error against float64, T = 2048, {HEADS} heads:",
+        "",
+        *recurrence.errors(operators, HEADS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", type=Path)
+    parser.add_argument("--seconds", type=float, default=1e9, help="no peer begins a shape later")
+    parser.add_argument("--first", help="only the first call of this peer, in seconds")
+    options = parser.parse_args()
+    if options.first:
+        print(json.dumps(first_call(recurrence.peers()[options.first])))
+        return
+    text = measure(options.seconds)
+    print(text)
+    if options.page is not None:
+        page = options.page.read_text(encoding="utf-8")
+        head, rest = page.split(MARKS[0])
+        tail = rest.split(MARKS[1])[1]
+        options.page.write_text(head + MARKS[0] + text + MARKS[1] + tail, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
