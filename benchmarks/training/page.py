@@ -2,8 +2,8 @@
 
     python benchmarks/training/page.py [FILE ...]
 
-Runs of the given records first go into docs/training.json, in place of earlier ones of the same member
-and task.
+Runs of the given files, each a record or a list, first go into docs/training.json, in place of earlier
+ones of the same member and task.
 """
 
 from __future__ import annotations
@@ -28,14 +28,23 @@ Record = dict[str, Any]
 
 
 def merge(held: list[Record], more: list[Record]) -> list[Record]:
-    """The records with the new ones' runs in place of the earlier ones of the same member and task."""
+    """The records with the new ones' runs in place of the earlier ones of the same member and task;
+    what was run alike is one record."""
     anew = {(run["member"], run["task"]) for record in more for run in record["runs"]}
     kept = []
     for record in held:
         runs = [run for run in record["runs"] if (run["member"], run["task"]) not in anew]
         if runs:
             kept.append(record | {"runs": runs})
-    return [*kept, *more]
+    found: list[Record] = []
+    for record in [*kept, *more]:
+        facts = record | {"runs": []}
+        same = next((one for one in found if one | {"runs": []} == facts), None)
+        if same is None:
+            found.append(record)
+        else:
+            same["runs"] = [*same["runs"], *record["runs"]]
+    return found
 
 
 def command(record: Record) -> str:
@@ -117,7 +126,10 @@ def _mean(values: list[float]) -> float:
 def main(given: list[str]) -> None:
     place = DOCS / "training.json"
     held = json.loads(place.read_text(encoding="utf-8"))
-    more = [json.loads(Path(name).read_text(encoding="utf-8")) for name in given]
+    more: list[Record] = []
+    for name in given:
+        read = json.loads(Path(name).read_text(encoding="utf-8"))
+        more += read if isinstance(read, list) else [read]
     failed = [run for record in more for run in record["runs"] if "error" in run]
     if failed:
         raise SystemExit(

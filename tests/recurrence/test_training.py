@@ -103,6 +103,9 @@ def test_new_runs_take_the_place_of_those_of_the_same_member_and_task(page: Modu
     old = [record("first", "gla", "kda"), record("second", "rwkv7")]
     found = page.merge(old, [record("third", "kda", "rwkv7")])
     assert found == [record("first", "gla"), record("third", "kda", "rwkv7")]
+    assert page.merge(found, [record("first", "delta_rule")])[0] == record(
+        "first", "gla", "delta_rule"
+    )
 
 
 def test_where_native_is_asked_a_fallback_is_an_error(
