@@ -1,11 +1,13 @@
 """Gated DeltaNet beside FLA and FlashQLA, in one run on one GPU: time, first call, memory, error, bits.
 
-    python benchmarks/peers.py [--seconds 240] [--page docs/recurrence.md]
+    python benchmarks/peers.py [--first FILE | --firsts FILE] [--seconds 240] [--page docs/recurrence.md]
 
-The peers must be installed (fla-core, flash-qla with tilelang). FLA's first call tunes, with the GPU to
-itself but for FlashQLA's, which compiles on the CPU for two minutes and so runs beside it, in a process
-of its own; its cache on disk is what this process then takes. Everything has 32 heads, for which alone
-the peers are tuned. `--page` rewrites that part of the page.
+The peers must be installed (fla-core, flash-qla with tilelang). `--first` makes nothing but the first
+call of each peer, in processes side by side, and keeps the seconds in the file; the compilers' caches
+on disk are then what the run takes that is given the file and measures. FLA tunes in that run again,
+with the GPU to itself (FLA_CACHE_RESULTS=0 keeps it from what it chose before). Without the file all
+first calls are made in the run, one after the other. Everything has 32 heads, for which alone the peers
+are tuned. `--page` rewrites that part of the page.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ HEADS = 32
 SHAPES: tuple[tuple[int, int, tuple[int, ...] | None], ...] = (
     (1, 32768, None),
     (1, 8192, None),
-    (2, 8192, None),
-    (1, 8192, (0, 1000, 3500, 3564, 8192)),
 )
+# Tokens of one sequence in what is asked of each beside its times, and may take other kernels.
+LENGTHS = (8192, 2048, 1000)
 ROUNDS = 2
 MARKS = ("<!-- peers -->\n", "<!-- end of peers -->\n")
 
 
-def first_call(operator: Operator) -> float:
+def first_call(operator: Operator, length: int = SHAPES[0][1]) -> float:
     """Seconds of a first step at the first shape: building, compiling and tuning."""
-    batch, length, _ = SHAPES[0]
+    batch = SHAPES[0][0]
     inputs = recurrence.draw(batch, length, HEADS)
     d_out = torch.randn(batch, length, HEADS, HEAD, device="cuda").bfloat16()
     torch.cuda.synchronize()
@@ -47,10 +49,22 @@ def first_call(operator: Operator) -> float:
     return time.perf_counter() - start
 
 
-def compiled_alone(name: str) -> subprocess.Popen[str]:
-    """A process that makes the first call of a peer and prints its seconds."""
-    command = [sys.executable, __file__, "--first", name]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def first_calls(file: Path) -> None:
+    """Keeps the seconds of each peer's first call, each in a process of its own."""
+    names = list(recurrence.peers())
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, __file__, "--only", name], stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    }
+    found: dict[str, float] = {}
+    for name, process in running.items():
+        said, _ = process.communicate()
+        if process.returncode == 0:
+            found[name] = json.loads(said.splitlines()[-1])
+        print(f"first call of {name}: {found.get(name, 'failed')}", flush=True)
+        file.write_text(json.dumps(found), encoding="utf-8")
 
 
 def shown(shape: tuple[int, int, tuple[int, ...] | None]) -> str:
@@ -58,17 +72,16 @@ def shown(shape: tuple[int, int, tuple[int, ...] | None]) -> str:
     return f"{batch}, {length}, {HEADS}" + (f", packed {len(packed) - 1}" if packed else "")
 
 
-def measure(seconds: float) -> str:
-    """The measured part of the page. No peer begins a shape later than `seconds` from now."""
+def measure(seconds: float, before: dict[str, float]) -> str:
+    """The measured part of the page. No peer begins a shape later than `seconds` from now; `before` has
+    the seconds of first calls that were made already."""
     start = time.perf_counter()
     torch.manual_seed(0)
     peers = recurrence.peers()
-    qla = [name for name in peers if name.startswith("FlashQLA")]
-    apart = {name: compiled_alone(name) for name in qla}
     operators: dict[str, Operator] = {
         "ours": recurrence.ours,
         "ours, recomputing": recurrence.recomputing,
-        **{name: peers[name] for name in peers if name not in qla},
+        **peers,
     }
     firsts: dict[str, float] = {}
     for name in list(operators):
@@ -81,14 +94,7 @@ def measure(seconds: float) -> str:
             del operators[name]
             continue
         print(f"first call of {name}: {firsts[name]:.1f} s", flush=True)
-    for name, process in apart.items():
-        said, _ = process.communicate()
-        if process.returncode:
-            print(f"{name} is left out: its process ended with {process.returncode}", flush=True)
-            continue
-        firsts[name] = json.loads(said.splitlines()[-1])
-        operators[name] = peers[name]
-        print(f"first call of {name}: {firsts[name]:.1f} s", flush=True)
+    firsts |= before
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {torch.cuda.get_device_name()}, torch {torch.__version__}, "
         f"CUDA {torch.version.cuda}, one run. Milliseconds, forward / backward, by the median of "
@@ -137,16 +143,19 @@ def measure(seconds: float) -> str:
         f"| --- | {'--- | ' * len(operators)}".rstrip(),
         f"| first call, s | {' | '.join(f'{firsts[name]:.1f}' for name in operators)} |",
         f"| GiB above the inputs at {shown(SHAPES[0])} | "
-        f"{' | '.join(f'{memory[name]:.2f}' for name in operators)} |",
+        f"{' | '.join(f'{memory[n]:.2f}' if n in memory else '–' for n in operators)} |",
     ]
-    same = [("yes" if recurrence.repeats(f, HEADS) else "no") for f in operators.values()]
+    same = {name: recurrence.repeats(f, HEADS) for name, f in operators.items() if name in memory}
+    said = {True: "yes", False: "no", None: "–"}
     lines += [
-        f"| the same bits in 100 repeats | {' | '.join(same)} |",
+        f"| the same bits in 100 repeats | {' | '.join(said[same.get(n)] for n in operators)} |",
         "",
         f"Relative RMS error against float64, T = 2048, {HEADS} heads:",
         "",
-        *recurrence.errors(operators, HEADS),
+        *recurrence.errors({name: operators[name] for name in same}, HEADS),
     ]
+    if before:
+        lines += ["", "The peers' first calls were made beside each other and beside other work."]
     return "\n".join(lines) + "\n"
 
 
@@ -154,12 +163,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--page", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9, help="no peer begins a shape later")
-    parser.add_argument("--first", help="only the first call of this peer, in seconds")
+    parser.add_argument("--first", type=Path, help="only first calls, to this file")
+    parser.add_argument("--only", help="only the first call of this peer, in seconds")
+    parser.add_argument("--firsts", type=Path, help="what --first wrote")
     options = parser.parse_args()
-    if options.first:
-        print(json.dumps(first_call(recurrence.peers()[options.first])))
+    if options.only:
+        operator = recurrence.peers()[options.only]
+        print(json.dumps(first_call(operator)), flush=True)
+        for length in LENGTHS:
+            first_call(operator, length)
         return
-    text = measure(options.seconds)
+    if options.first:
+        first_calls(options.first)
+        return
+    before = json.loads(options.firsts.read_text(encoding="utf-8")) if options.firsts else {}
+    text = measure(options.seconds, before)
     print(text)
     if options.page is not None:
         page = options.page.read_text(encoding="utf-8")
