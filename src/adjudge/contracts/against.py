@@ -12,7 +12,7 @@ from adjudge import arrays
 from adjudge.contracts import sizes
 from adjudge.contracts.file import DTYPES, ContractFile, output_path
 from adjudge.contracts.reading import near
-from adjudge.contracts.terms import Looser, LooserGradient
+from adjudge.contracts.terms import Wider
 from adjudge.errors import UsageError
 from adjudge.inputs import batches
 from adjudge.inputs.ranks import at_other_ranks
@@ -173,7 +173,7 @@ def _answers(contract: ContractFile, oracle: Oracle, arguments: Arguments) -> It
 
 def _width(
     contract: ContractFile,
-    looser: Looser | LooserGradient,
+    looser: Wider,
     here: tuple[str | int, ...],
     oracle: Oracle,
     path: str,
@@ -262,14 +262,14 @@ def _ranks(contract: ContractFile, program: Program) -> Iterator[UsageError]:
             )
 
 
-def _accepts_zero(looser: Looser | LooserGradient, oracle: Oracle, path: str) -> bool:
+def _accepts_zero(looser: Wider, oracle: Oracle, path: str) -> bool:
     """Whether an answer of nothing but zeros passes at a small point, where the truth is another."""
     truth = next(np.abs(x.data.astype(np.float64)) for x in oracle.exact if x.path == path)
     finite = truth[np.isfinite(truth)]
     return bool(finite.any() and (finite <= looser.atol + looser.rtol * finite).all())
 
 
-def _tighter(looser: Looser | LooserGradient, oracle: Oracle, path: str, name: str) -> bool:
+def _tighter(looser: Wider, oracle: Oracle, path: str, name: str) -> bool:
     """Whether the declared bound lies within the derived one for every element at a small point."""
     index = next(i for i, leaf in enumerate(oracle.native) if leaf.path == path)
     leaf = oracle.exact[index]

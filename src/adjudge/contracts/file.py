@@ -13,7 +13,7 @@ from adjudge.contract import PARTS
 from adjudge.contracts import reading, sizes
 from adjudge.contracts.promises import DESIGNED
 from adjudge.contracts.reading import Text, near
-from adjudge.contracts.terms import Looser, LooserGradient, Refusal, SizeWords, Terms
+from adjudge.contracts.terms import Refusal, SizeWords, Terms, Wider
 from adjudge.errors import UsageError
 from adjudge.inputs.levels import LAYOUTS, RANKS
 from adjudge.observation import GRADIENT
@@ -86,8 +86,8 @@ class ContractFile:
             ),
             refusals=tuple(map(_allowed, scope.refusals)),
             looser=(
-                *map(_looser, terms.tolerance.looser),
-                *map(_looser_gradient, terms.tolerance.gradients),
+                *(_wider(x, output_path(x.output) or "") for x in terms.tolerance.looser),
+                *(_wider(x, f"{GRADIENT}{x.of}") for x in terms.tolerance.gradients),
                 *_rounded(terms),
             ),
         )
@@ -145,14 +145,8 @@ def _allowed(refusal: Refusal) -> AllowedRefusal:
     )
 
 
-def _looser(looser: Looser) -> LooserTolerance:
-    path = output_path(looser.output) or ""
-    return LooserTolerance(path=path, reason=looser.reason, atol=looser.atol, rtol=looser.rtol)
-
-
-def _looser_gradient(looser: LooserGradient) -> LooserTolerance:
-    path = f"{GRADIENT}{looser.of}"
-    return LooserTolerance(path=path, reason=looser.reason, atol=looser.atol, rtol=looser.rtol)
+def _wider(wider: Wider, path: str) -> LooserTolerance:
+    return LooserTolerance(path=path, reason=wider.reason, atol=wider.atol, rtol=wider.rtol)
 
 
 def _rounded(terms: Terms) -> Iterator[LooserTolerance]:
@@ -328,7 +322,7 @@ def _in_tolerance(contract: ContractFile) -> Iterator[UsageError]:
 
 
 def _width(
-    contract: ContractFile, looser: Looser | LooserGradient, here: tuple[str | int, ...]
+    contract: ContractFile, looser: Wider, here: tuple[str | int, ...]
 ) -> Iterator[UsageError]:
     """What is wrong with the numbers of a wider tolerance, or with its reason."""
     wrong = contract.file.mistake

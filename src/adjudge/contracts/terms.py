@@ -85,6 +85,10 @@ class LooserGradient:
     """Error relative to the float64 gradient that is accepted; the two are added."""
 
 
+#: Two classes, since the published schema has only what a class itself says of its fields.
+Wider = Looser | LooserGradient
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What the operation's kernels and calls may take up."""
