@@ -65,4 +65,5 @@ def test_what_is_written_after_the_callers_stream_is_done_is_late(
 def test_a_candidate_that_names_no_stream_has_none() -> None:
     assert named_in("s = torch.cuda.Stream()")
     assert named_in("at::cuda::getStreamFromPool(false)")
+    assert named_in("s = getattr(torch.cuda, 'S' + 'tr' + 'eam')()")
     assert not named_in("return x * 2")

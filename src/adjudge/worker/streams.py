@@ -24,9 +24,13 @@ _CYCLES = 20_000_000
 LATE = "left work on a stream that the caller's does not wait for"
 
 
+#: What a text has that uses a stream, or that can put the name of one together.
+_NAMES = ("tream", "getattr", "__dict__", "__getattribute__", "vars(", "exec(", "eval(", "ctypes")
+
+
 def named_in(source: str) -> bool:
-    """Whether a candidate of this text may use streams: it cannot without naming one."""
-    return "tream" in source
+    """Whether a candidate of this text may use streams: it names one, or could do so unread."""
+    return any(name in source for name in _NAMES)
 
 
 class Streams:
