@@ -182,10 +182,7 @@ def main() -> None:
     text = measure(options.seconds, before)
     print(text)
     if options.page is not None:
-        page = options.page.read_text(encoding="utf-8")
-        head, rest = page.split(MARKS[0])
-        tail = rest.split(MARKS[1])[1]
-        options.page.write_text(head + MARKS[0] + text + MARKS[1] + tail, encoding="utf-8")
+        recurrence.rewrite(options.page, MARKS, text)
 
 
 if __name__ == "__main__":

@@ -281,10 +281,14 @@ def main() -> None:
     text = measure(options.peers, options.seconds)
     print(text)
     if options.page is not None:
-        page = options.page.read_text(encoding="utf-8")
-        head, rest = page.split(MARKS[0])
-        tail = rest.split(MARKS[1])[1]
-        options.page.write_text(head + MARKS[0] + text + MARKS[1] + tail, encoding="utf-8")
+        rewrite(options.page, MARKS, text)
+
+
+def rewrite(path: Path, marks: tuple[str, str], text: str) -> None:
+    """Puts the text between the two marks of a page, in place of what is there."""
+    head, rest = path.read_text(encoding="utf-8").split(marks[0])
+    tail = rest.split(marks[1])[1]
+    path.write_text(head + marks[0] + text + marks[1] + tail, encoding="utf-8")
 
 
 if __name__ == "__main__":
