@@ -93,9 +93,6 @@ FIRST_FRESH = 1_000
 #: The second process that probes ask for by themselves.
 SECOND = 1
 
-#: Seconds given to a run that should have answered at once, before it counts as a hang.
-PATIENT_SECONDS = 30.0
-
 #: Sizes from here on are outsized: beyond what any probe of a gate's own plan has.
 OUTSIZED = 1 << 16
 
@@ -258,8 +255,7 @@ class Docket:
                 finally:
                     observation = running.result()
                     if observation.status is Status.HUNG and owes_quickness(self, probe):
-                        # Before a hang convicts, the machine's own load must not explain it.
-                        observation = self.runner.run(case, timeout=PATIENT_SECONDS)
+                        observation = self.runner.patiently(case)
                     self.record(case, observation)
                 previous = probe
         if previous is not None:

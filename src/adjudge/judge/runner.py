@@ -10,6 +10,9 @@ from adjudge.observation import Observation, Status
 from adjudge.task import Candidate
 from adjudge.worker.client import Brood, Lane, LoadReply, Worker, Zygote
 
+#: Seconds given to a run that should have answered at once, before it counts as a hang.
+PATIENT_SECONDS = 30.0
+
 
 class Runner(Closing):
     """Worker processes for one candidate, numbered as probes number them."""
@@ -114,6 +117,11 @@ class Runner(Closing):
         self.compiled += len(observation.compiled)
         self.runs += 1
         return observation
+
+    def patiently(self, case: Case) -> Observation:
+        """Once more a run that did not answer: before a hang convicts, neither the machine's own load
+        nor what a first run compiles must explain it."""
+        return self.run(case, timeout=PATIENT_SECONDS)
 
 
 def _starved(observation: Observation) -> bool:
