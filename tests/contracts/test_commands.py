@@ -30,7 +30,8 @@ def test_what_init_drafts_check_accepts(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inputs, names, body, built = BODIES[kind]
-    reference, contract = tmp_path / "reference.py", tmp_path / "contract.toml"
+    # Square brackets are no markup.
+    reference, contract = tmp_path / "reference.py", tmp_path / "[b]contract.toml"
     reference.write_text(
         "import torch\n\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n"
         f"        super().__init__()\n        {built or 'pass'}\n\n"
@@ -40,7 +41,7 @@ def test_what_init_drafts_check_accepts(
     assert run(["contract", "init", str(reference), "-o", str(contract)]) == 0
     assert run(["contract", "check", str(contract), "--reference", str(reference)]) == 0
     assert run(["explain", str(contract)]) == 0
-    assert "sound contract" in capsys.readouterr().out
+    assert f"{contract}: a sound contract" in capsys.readouterr().out
 
 
 def test_the_contract_of_the_page_is_sound(tmp_path: Path) -> None:
