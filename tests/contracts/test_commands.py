@@ -107,7 +107,7 @@ def test_a_tolerance_of_a_gradient(
 @pytest.mark.parametrize(
     ("signature", "expires", "code", "words"),
     [
-        ("value", "2999-12-31", 0, "waived"),
+        ("value", "2999-12-31", 0, "no contract is broken, beyond what is waived"),
         ("value", "2020-01-01", 2, r"waivers.toml:2: .*expired"),
         ("class", "2999-12-31", 2, r"waivers.toml:2: .*matches no violation"),
         ('value"\ncandidate = "kk', "2999-12-31", 2, r"waivers.toml:2: .*no kk.py.*mean k\?"),
