@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,11 @@ class Oracle:
         self._met = mode.met
         self._count, self._read = mode.count, mode.read
         return leaves
+
+    @cached_property
+    def cut(self) -> list[Leaf]:
+        """The same with the operands of all products cut toward zero, as tensor cores do."""
+        return self._lifted_run(Lifted(self.dtype, rules.Cutting()))
 
     @cached_property
     def owes_bits(self) -> bool:
@@ -200,9 +205,7 @@ class Oracle:
         if comparing.equal_bits(observation, self.native):
             return Comparison(outcome="equal")
         regime = self._regime(name)
-        found = comparing.Judgement(
-            self, observation, regime, widen=True, confirm=confirm, lenient=lenient
-        ).verdict()
+        found = self._judged(observation, regime, widen=True, confirm=confirm, lenient=lenient)
         if found.ok and not lenient:
             return storage.through_bfloat16(observation, self.native, self.exact) or found
         return found
@@ -284,9 +287,7 @@ class Oracle:
             return "none"
         for name in names:
             found = self._narrowed(name, narrow)
-            verdict = comparing.Judgement(
-                self, observation, found, widen=False, tight=narrow == "sums"
-            ).verdict()
+            verdict = self._judged(observation, found, widen=False, tight=narrow == "sums")
             # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
             # one spread of the other.
             fits = narrow != "sums" or verdict.rms <= 1.0 or name == names[-1]
@@ -303,8 +304,37 @@ class Oracle:
         if comparing.metadata(observation, self.native, self._structure()) is not None:
             return False
         found = self._narrowed(name, narrow)
-        verdict = comparing.Judgement(self, observation, found, widen=True).verdict()
+        verdict = self._judged(observation, found, widen=True)
         return verdict.outcome == "value" and bool(verdict.beyond_worst_case)
+
+    def _judged(
+        self,
+        observation: Observation,
+        found: Regime,
+        *,
+        widen: bool,
+        confirm: bool = False,
+        lenient: bool = False,
+        tight: bool = False,
+    ) -> Comparison:
+        """About the float64 answer, or one between it and that of operands which are cut: honest errors
+        about either are as small as the envelope, and one that held both would hold narrower operands.
+
+        Args: as of `Judgement`.
+        """
+        judge = partial(
+            comparing.Judgement, self, observation, found,
+            widen=widen, confirm=confirm, lenient=lenient, tight=tight,
+        )  # fmt: skip
+        verdict = judge().verdict()
+        if verdict.outcome != "value" or not found.cuts:
+            return verdict
+        shapes = zip(self.cut, self.exact, observation.outputs, strict=True)
+        if any(not a.data.shape == b.data.shape == c.data.shape for a, b, c in shapes):
+            return verdict
+        about = comparing.between(self.exact, self.cut, observation)
+        cut = judge(about=about).verdict()
+        return cut if cut.ok else verdict
 
     def _narrowed(self, name: str, narrow: str) -> Regime:
         found = self._regime(name)
