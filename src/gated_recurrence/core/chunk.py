@@ -53,10 +53,47 @@ class Gradients:
     state: Tensor
 
 
+class _System:
+    """`I + m` of strictly lower triangular m `[..., C, C]`.
+
+    With `rounded` it is solved by products with its inverse, as tensor cores do. Otherwise by
+    substitution: each token's update is made of those before it as they were rounded, so that a token
+    which erases what they wrote erases their rounding too. Products with an inverse leave that in the
+    state.
+    """
+
+    def __init__(self, m: Tensor, rounded: bool) -> None:
+        eye = torch.eye(m.shape[-1], dtype=m.dtype, device=m.device)
+        self._matrix = eye + m
+        self._inverse: Tensor | None = None
+        if rounded:
+            self._inverse = torch.linalg.solve_triangular(
+                self._matrix, eye.expand_as(m), upper=False, unitriangular=True
+            )
+
+    def solve(self, y: Tensor) -> Tensor:
+        """`(I + m)⁻¹ y` for y `[..., C, V]`."""
+        if self._inverse is not None:
+            return product(self._inverse, y, rounded=True)
+        out: Tensor = torch.linalg.solve_triangular(
+            self._matrix, y, upper=False, unitriangular=True
+        )
+        return out
+
+    def solve_transposed(self, y: Tensor) -> Tensor:
+        """`(I + m)⁻ᵀ y`."""
+        if self._inverse is not None:
+            return product(self._inverse.mT, y, rounded=True)
+        out: Tensor = torch.linalg.solve_triangular(
+            self._matrix.mT, y, upper=True, unitriangular=True
+        )
+        return out
+
+
 @dataclass(frozen=True, slots=True)
 class _Solved:
     inner: Tensor | None
-    inverse: Tensor | None
+    system: _System | None
     residual: Tensor | None
     update: Tensor
     weights: Tensor
@@ -173,13 +210,10 @@ def _solve(chunk: Chunk, state: Tensor) -> _Solved:
     if c.erase is None or c.beta is None:
         return _Solved(None, None, None, c.v, weights, k_end)
     inner = pairs(c.erase, c.k, c.log_erase, c.log_decay, True, r)
-    eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device).expand_as(inner)
-    inverse = torch.linalg.solve_triangular(
-        eye + c.beta * inner, eye, upper=False, unitriangular=True
-    )
+    system = _System(c.beta * inner, r)
     residual = c.v - _read(c.erase, c.log_erase, state, r)
-    update = product(inverse, c.beta * residual, r)
-    return _Solved(inner, inverse, residual, update, weights, k_end)
+    update = system.solve(c.beta * residual)
+    return _Solved(inner, system, residual, update, weights, k_end)
 
 
 def forward(chunk: Chunk, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,10 +244,10 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
     d_g = d_g + to_gate((state * kept).sum(-1).unsqueeze(-2), c.log_decay)
     d_v, d_erase, d_beta = d_update, None, None
     if c.erase is not None and c.beta is not None:
-        assert solved.inverse is not None
+        assert solved.system is not None
         assert solved.inner is not None
         assert solved.residual is not None
-        d_scaled = product(solved.inverse.mT, d_update, r)
+        d_scaled = solved.system.solve_transposed(d_update)
         d_inner = -product(d_scaled, solved.update.mT, r).tril(-1)
         d_beta = (d_scaled * solved.residual).sum(-1, keepdim=True)
         d_beta = d_beta + (d_inner * solved.inner).sum(-1, keepdim=True)
