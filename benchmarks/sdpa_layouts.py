@@ -14,11 +14,15 @@ import contextlib
 import itertools
 import json
 import math
+import multiprocessing
+import os
 import random
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +73,10 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "width moved": lambda x: x.mT.contiguous().mT,
     "sliced": sliced,
 }
+
+
+#: By the exit status of the process.
+DEADLY = {3: "the device did not survive it", 4: "the device did not survive its twin"}
 
 
 class Call(NamedTuple):
@@ -137,11 +145,17 @@ def made(call: Call) -> Seen | str:
     mask = masked(call.mask, call.keys, dtype)
     chosen = BACKENDS[call.backend]
     with torch.no_grad(), contextlib.nullcontext() if chosen is None else sdpa_kernel(chosen):
+        of_twin = False
         try:
             got = scaled_dot_product_attention(q, k, v, **mask)
+            torch.cuda.synchronize()
+            of_twin = True
             twin = scaled_dot_product_attention(q, packed(k), packed(v), **mask)
             torch.cuda.synchronize()
         except RuntimeError as error:
+            if "illegal memory access" in str(error) or "device-side assert" in str(error):
+                # The context is lost.
+                os._exit(4 if of_twin else 3)
             return str(error).split("\n")[0][:100]
     want = truth(q, k, v, mask)
     off = [float((x.double() - want).abs().max()) for x in (got, twin)]
@@ -152,18 +166,55 @@ def made(call: Call) -> Seen | str:
     return Seen(call, off[0], off[1], bound, tuple(k.stride()))
 
 
-def judged(backend: str, until: float) -> tuple[list[Seen], Counter[str], bool]:
-    seen: list[Seen] = []
-    refused: Counter[str] = Counter()
-    for call in calls(backend):
+def worked(backend: str, first: int, until: float, told: Connection) -> None:
+    """Makes the calls from `first` on, and tells of each; ends with what the device does not survive."""
+    warnings.simplefilter("ignore")
+    for call in calls(backend)[first:]:
         if time.monotonic() > until:
-            return seen, refused, False
-        found = made(call)
-        if isinstance(found, str):
-            refused[found] += 1
-        else:
-            seen.append(found)
-    return seen, refused, True
+            break
+        told.send(made(call))
+    told.send(None)
+
+
+def judged(backends: list[str], seconds: float) -> dict[str, list[Seen | str]]:
+    """What each call gave, by backend and in the order of `calls`; backends run beside each other, each
+    in a process of its own, and begin anew behind a call that the device did not survive."""
+    context = multiprocessing.get_context("fork")
+    until = time.monotonic() + seconds
+    found: dict[str, list[Seen | str]] = {backend: [] for backend in backends}
+
+    def begun(backend: str) -> tuple[Any, Connection]:
+        ours, theirs = context.Pipe(duplex=False)
+        first = len(found[backend])
+        child = context.Process(target=worked, args=(backend, first, until, theirs))
+        child.start()
+        # The other end is the child's alone, so that it closes with it.
+        theirs.close()
+        return child, ours
+
+    children = {backend: begun(backend) for backend in backends}
+    while children and time.monotonic() < until + 5:
+        connection.wait([told for _, told in children.values()], timeout=0.5)
+        for backend, (child, told) in list(children.items()):
+            try:
+                seen = told.recv() if told.poll() else ()
+            except EOFError:
+                # What it did not tell of is the call that it ended in.
+                child.join()
+                found[backend].append(DEADLY.get(child.exitcode, f"status {child.exitcode}"))
+                children[backend] = begun(backend)
+                continue
+            if seen is None:
+                del children[backend]
+            elif seen != ():
+                found[backend].append(seen)
+    for child, _ in children.values():
+        child.kill()
+    return found
+
+
+def _is_end(words: str) -> bool:
+    return words in DEADLY.values() or words.startswith("status ")
 
 
 def wrong(error: float, bound: float) -> bool:
@@ -174,26 +225,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--backends", default=",".join(BACKENDS))
     options = parser.parse_args()
-    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
-    # Why a backend refuses is counted below.
-    warnings.simplefilter("ignore")
     record: list[dict[str, Any]] = []
-    start = time.monotonic()
-    for number, backend in enumerate(BACKENDS, 1):
-        until = start + options.seconds * number / len(BACKENDS)
-        seen, refused, whole = judged(backend, until)
+    backends = options.backends.split(",")
+    for backend, answers in judged(backends, options.seconds).items():
+        made_of = list(zip(calls(backend), answers, strict=False))
+        seen = [s for _, s in made_of if isinstance(s, Seen)]
         bad = [s for s in seen if wrong(s.error, s.bound)]
-        ours = [s for s in bad if wrong(s.twin, s.bound)]
+        ends = [(c, s) for c, s in made_of if isinstance(s, str) and _is_end(s)]
+        deadly = [call for call, _ in ends]
+        refused = Counter(s for _, s in made_of if isinstance(s, str) and not _is_end(s))
         print(
-            f"{backend}: {len(seen)} calls{'' if whole else ' (out of time)'}, "
-            f"{sum(refused.values())} refused, {len(bad)} wrong, of them {len(ours)} with a wrong twin; "
-            f"largest error of the others "
-            f"{max((s.error for s in seen if not wrong(s.error, s.bound)), default=0):.3g}"
+            f"{backend}: {len(made_of)} of {len(calls(backend))} calls, {sum(refused.values())} "
+            f"refused, {len(deadly)} deadly, {len(bad)} wrong, of them "
+            f"{sum(wrong(s.twin, s.bound) for s in bad)} with a wrong twin; largest error of the "
+            f"others {max((s.error for s in seen if not wrong(s.error, s.bound)), default=0):.3g}"
         )
-        for part in ("dtype", "width", "keys", "mask", "layout"):
-            counts = Counter(str(getattr(s.call, part)) for s in bad)
-            print(f"    wrong by {part}: {dict(counts)}" if bad else "", end="\n" if bad else "")
+        for name, calls_of in (("wrong", [s.call for s in bad]), ("deadly", deadly)):
+            for part in ("dtype", "width", "keys", "mask", "layout") if calls_of else ():
+                print(f"    {name} by {part}: {dict(Counter(getattr(c, part) for c in calls_of))}")
+        for call, words in ends[:6]:
+            print(f"    {tuple(call)}: {words}")
         for s in sorted(bad, key=lambda s: -s.error)[:6]:
             print(
                 f"    {tuple(s.call)}: off by {s.error:.3g}, its twin by {s.twin:.3g}, {s.strides}"
@@ -201,6 +254,7 @@ def main() -> None:
         for words, count in refused.most_common(2):
             print(f"    refused {count}: {words}")
         record += [s._asdict() | {"call": s.call._asdict()} for s in bad]
+        record += [{"call": call._asdict(), "deadly": True} for call in deadly]
     if options.out is not None:
         options.out.write_text(json.dumps(record, indent=0), encoding="utf-8")
 

@@ -72,7 +72,7 @@ WAITING = {
     "cuda/delta_rule/packed/honest",
 }
 #: Convicted in float32 too, and not explained yet (docs/design/recurrence.md).
-OPEN = {"interpret/rwkv7/gradients/honest": {"wrong-value", "drops-nonfinite"}}
+OPEN: dict[str, set[str]] = {}
 #: What the native kernels must keep where they are convicted of a value (docs/design/recurrence.md).
 BITS = ("nondeterministic", "stale-output", "retains-state", "mutates-input", "out-of-bounds")
 
