@@ -130,6 +130,7 @@ def judge(job: Job, zygote: Zygote, **how: Any) -> dict[str, Any]:
         "refusals": list(verdict.refusals),
         "probes": verdict.probes,
         "seconds": round(verdict.seconds, 1),
+        "timings": {name: round(seconds, 1) for name, seconds in verdict.timings if seconds >= 0.1},
     }
 
 
