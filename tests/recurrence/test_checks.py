@@ -10,6 +10,8 @@ from torch import Tensor
 
 import gated_recurrence
 from gated_recurrence import gated_delta_rule, retention
+from gated_recurrence.native import dispatch
+from gated_recurrence.native import gated_delta_rule as native
 
 
 def arguments() -> dict[str, Tensor]:
@@ -92,6 +94,9 @@ WRONG: dict[str, Callable[[Tensor], object]] = {
     "one infinity": lambda x: spoilt(x, torch.inf),
     "minus infinity": lambda x: spoilt(x, -torch.inf),
 }
+#: What of that is in the values, which native kernels do not read before they start.
+VALUES = ("one NaN", "one infinity", "minus infinity")
+NATIVE = ("linear_attention", "retention", "simple_gla", "delta_rule", "gated_delta_rule")
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -133,6 +138,33 @@ def _heads(right: dict[str, Tensor], member: str, count: int) -> dict[str, Tenso
         name: right[name].narrow(letters.index("G"), 0, count)
         for name, letters in TAKEN[member].items()
     }
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("member", NATIVE)
+def test_native_kernels_see_nothing_that_is_wrong_but_values(
+    member: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        called.append(wrong)
+        return v, v
+
+    monkeypatch.setattr(dispatch, "native", lambda *_, **__: True)
+    monkeypatch.setattr(native, "gated_delta_rule", kernel)
+    operation = getattr(gated_recurrence, member)
+    for name, right in good(member).items():
+        if wrong == "nothing" and name in ("initial_state", "log_decay"):
+            continue
+        given = {**good(member), name: WRONG[wrong](right)}
+        if wrong in VALUES and (name, wrong) != ("log_decay", "one infinity"):
+            operation(**given)
+            assert called.pop() == wrong  # NaN comes out as NaN: test_native.py, on a GPU
+        else:
+            with pytest.raises((TypeError, ValueError)):
+                operation(**given)
+            assert not called
 
 
 @pytest.mark.parametrize(
