@@ -131,6 +131,7 @@ struct Forward {
       }
     }
     hand(!First, true);
+    const float decay = Channel ? 1.f : stage.vectors[1][CHUNK - 1];
     load_rows(packed, stage.rows);
     if constexpr (!Channel) {
       const Columns rest(stage.vectors[2], lane);
@@ -144,7 +145,6 @@ struct Forward {
     if constexpr (Channel) {
       decay_state(state, stage, lane);
     } else {
-      const float decay = stage.vectors[1][CHUNK - 1];
 #pragma unroll
       for (int i = 0; i < 64; i++) state[i] *= decay;
     }

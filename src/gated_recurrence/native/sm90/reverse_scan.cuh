@@ -56,8 +56,8 @@ template <bool Channel>
 __device__ __forceinline__ void state_sum(float* parts, const float* state, float factor,
                                           const Place& place, const float (&d_state)[64],
                                           const Lane& lane) {
-  const int part = place.sequence_head * 8 + place.channel / 64 * 4 + lane.warp;
   if constexpr (Channel) {
+    const int part = place.sequence_head * 8 + place.channel / 64 * 4 + lane.warp;
     float sums[32] = {};  // 2b + p for key 8b + pair + p
     if (state != nullptr) {
       each_state_element(place, lane, [&](int i, int64_t at) {
@@ -82,7 +82,9 @@ __device__ __forceinline__ void state_sum(float* parts, const float* state, floa
   }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  if (first_lane()) parts[part] = factor * sum;
+  if (first_lane()) {
+    parts[place.sequence_head * 8 + place.channel / 64 * 4 + lane.warp] = factor * sum;
+  }
 }
 
 // What one warpgroup carries from chunk to chunk.
@@ -191,13 +193,14 @@ struct Reverse {
     hand(step > 0, true);
     const float unit = step > 0 ? p.mantissa : 1.f;
     const float divide = step > 0 ? 1.f : 1.f / p.mantissa;
+    const float decay = Channel ? divide : stage.vectors[1][CHUNK - 1] * divide;
     if constexpr (Channel) {
 #pragma unroll
       for (int i = 0; i < 32; i += 2) {
         packed_read[i / 2] = pack(p.power * low_half(packed_out[i / 2]),
                                   p.power * high_half(packed_out[i / 2]));
       }
-      decay_state(state, stage, lane, divide);
+      decay_state(state, stage, lane, decay);
     } else {
       const Columns e(stage.vectors[1], lane);
 #pragma unroll
@@ -205,7 +208,6 @@ struct Reverse {
         packed_read[i / 2] = pack(p.power * e[i] * low_half(packed_out[i / 2]),
                                   p.power * e[i + 1] * high_half(packed_out[i / 2]));
       }
-      const float decay = stage.vectors[1][CHUNK - 1] * divide;
 #pragma unroll
       for (int i = 0; i < 64; i++) state[i] *= decay;
     }
