@@ -77,7 +77,7 @@ def judged(
 
 @pytest.mark.gpu
 @on_hopper
-@pytest.mark.parametrize("gate", [0.0, 0.003, 0.1, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("gate", [0.0, 0.003, 0.1, 1.0, 5.0])
 @pytest.mark.parametrize(
     ("batch", "length", "heads", "value_heads", "bounds"),
     [

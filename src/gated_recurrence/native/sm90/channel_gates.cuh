@@ -1,6 +1,6 @@
-// What `gates.cuh` does, with a gate a channel: each channel's c sum(S o dS') of a chunk, which every
-// token's dg in it holds, from the tiles of its neighbours too. `d_channel_parts` holds E, B and Q of
-// that file for each key.
+// What `gates.cuh` does, with a gate a channel: each channel's c sum(S o dS') of a chunk, which
+// every token's dg in it holds, from the tiles of its neighbours too. `d_channel_parts` holds E, B
+// and Q of that file for each key.
 #pragma once
 
 #include "parameters.cuh"

@@ -1,14 +1,15 @@
-// The gradients that need a chunk's states and no other chunk, with a gate a channel: dQ, dK and the
-// gates', but for what every gate of a chunk has of the sum of S o dS', which `channel_gates.cuh`
-// adds. A block takes one chunk and value head, and half of the key channels, which see nothing of the
-// others. The kernel starts while the scans still run: `ready` says which chunks are there.
+// The gradients that need a chunk's states and no other chunk, with a gate a channel: dQ, dK and
+// the gates', but for what every gate of a chunk has of the sum of S o dS', which
+// `channel_gates.cuh` adds. A block takes one chunk and value head, and half of the key channels,
+// which see nothing of the others. The kernel starts while the scans still run: `ready` says which
+// chunks are there.
 //
 //   dP = s tril(dO V^T)
 //   dQ_i = s e^(G_i) dO S^T + sum_j dP_ij e^(G_i - G_j) K_j
 //   dK_j = dK'_j + e^(G_63 - G_j) V dS'^T        dK'_j = sum_i dP_ij e^(G_i - G_j) Q_i
 //   dg_t = sum over i >= t of (Q o dQ - K o dK')_i + sum over j < t of (K o (dK - dK'))_j
-// One warpgroup takes dQ and the other dK, each warp a strip of tokens; from a strip to the next the
-// sum is multiplied by the strip's decay, which the part that comes from the state needs too.
+// One warpgroup takes dQ and the other dK, each warp a strip of tokens; from a strip to the next
+// the sum is multiplied by the strip's decay, which the part that comes from the state needs too.
 #include "channel.cuh"
 #include "channel_gates.cuh"
 
@@ -24,7 +25,7 @@ struct alignas(1024) Memory {
       char state[2 * BLOCK_BYTES];    // [V, 64 keys]
       char d_state[2 * BLOCK_BYTES];  // [V, 64 keys]
     };
-    struct {  // after the products
+    struct {                    // after the products
       float to_q[CHUNK][64];    // dQ / x, but for pairs of one strip
       float to_k[CHUNK][64];    // dK' / y, the same
       float to_end[CHUNK][64];  // V dS'^T
@@ -34,10 +35,10 @@ struct alignas(1024) Memory {
   };
   char q[BLOCK_BYTES];
   char k[BLOCK_BYTES];
-  float gate[CHUNK][64];               // e^g
-  char d_weights[BLOCK_BYTES];         // dP
+  float gate[CHUNK][64];                 // e^g
+  char d_weights[BLOCK_BYTES];           // dP
   float diagonal[STRIPS][STRIP][STRIP];  // dP of pairs of one strip, the column first
-  float sums[2][STRIPS][64];  // over a strip: Q o dQ - K o dK', and K o (dK - dK')
+  float sums[2][STRIPS][64];             // over a strip: Q o dQ - K o dK', and K o (dK - dK')
   union {
     float ends[THREADS / 32][64];  // the warps' shares of the sum of S o dS'
     struct {
@@ -227,8 +228,7 @@ __device__ __forceinline__ void add_strip(float (&d)[32], const uint32_t (&a)[4]
 }
 
 // From s dO S^T to dQ / x, but for pairs of one strip.
-__device__ __forceinline__ void earlier_strips(Memory& memory, float (&d_q)[32],
-                                               const Lane& lane) {
+__device__ __forceinline__ void earlier_strips(Memory& memory, float (&d_q)[32], const Lane& lane) {
   const int strip = warp_index() % 4;
   for (int from = 0; from < strip; from++) {
     uint32_t a[4];
@@ -245,8 +245,8 @@ __device__ __forceinline__ void later_strips(Memory& memory, float (&d_k)[32], c
   for (int i = 0; i < 32; i++) d_k[i] = 0.f;
   for (int from = STRIPS - 1; from > strip; from--) {
     uint32_t words[4];
-    load_matrices_transposed(
-        words, square(shared_address(memory.d_weights), STRIP * from, 2 * strip));
+    load_matrices_transposed(words,
+                             square(shared_address(memory.d_weights), STRIP * from, 2 * strip));
     const uint32_t a[4] = {words[0], words[2], words[1], words[3]};
     decay_columns(d_k, memory.whole[from], lane);
     add_strip(d_k, a, shared_address(memory.x_queries), from);

@@ -1,8 +1,8 @@
 // What the scans need of each chunk and depends on no other, with a gate a channel: the keys and
-// queries with their decays, the matrix P of weights within the chunk, and the decay of a whole chunk.
-// The warpgroups of a block take a chunk and value head each, one after another, in the order in which
-// the forward scan comes to them; that scan starts beside them, on the multiprocessors that they leave
-// free, and reads in `prepared` which are there.
+// queries with their decays, the matrix P of weights within the chunk, and the decay of a whole
+// chunk. The warpgroups of a block take a chunk and value head each, one after another, in the
+// order in which the forward scan comes to them; that scan starts beside them, on the
+// multiprocessors that they leave free, and reads in `prepared` which are there.
 #include "channel.cuh"
 
 namespace {
@@ -15,8 +15,8 @@ constexpr int BLOCKS = 6;                       // of 16 x 16 below those on P's
 constexpr int EARLIER = BLOCKS * STRIP * 128;   // the same, of what stands for six strips
 
 struct alignas(1024) Memory {
-  char q[2 * BLOCK_BYTES];  // at the end, exp(G) o Q
-  char k[2 * BLOCK_BYTES];  // at the end, exp(G_63 - G) o K
+  char q[2 * BLOCK_BYTES];   // at the end, exp(G) o Q
+  char k[2 * BLOCK_BYTES];   // at the end, exp(G_63 - G) o K
   float gate[2][CHUNK][64];  // e^g
   char weights[BLOCK_BYTES];
   char later[2 * LATER];      // x o Q of the strips after the first
@@ -51,7 +51,8 @@ __device__ __forceinline__ void halve(float (&sums)[N], int lane) {
   }
 }
 
-// The pairs of a strip's tokens, by one warp. A lane has four channels, and every pair's sum over them.
+// The pairs of a strip's tokens, by one warp. A lane has four channels, and every pair's sum over
+// them.
 __device__ __forceinline__ void pairs_within(Memory& memory, int strip, int lane) {
   float sums[128] = {}, rest[PAIRS - 128] = {};
 #pragma unroll 1
