@@ -312,7 +312,8 @@ __device__ __forceinline__ void add_gate(const Parameters& p, const Memory& memo
     const float sum =
         at.first() ? eight(p.d_start_parts, (at.chunk.w - 1) * p.value_heads + at.value_head)
                    : eight(p.d_end_parts, at.sequence * p.value_heads + at.value_head);
-    states = p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
+    // With a delta rule `ends` holds the sum of K o diag(r) U dS'^T already, else nothing.
+    states += p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
   }
   if (lane == 31) d_log.y += Delta ? states : keys;
   float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them
