@@ -48,7 +48,10 @@ def draw(length: int, heads: int, value_heads: int, gate: float, states: int) ->
 
 
 def outcome(
-    inputs: list[Tensor], bounds: list[int], libraries: Libraries | None
+    inputs: list[Tensor],
+    bounds: list[int],
+    libraries: Libraries | None,
+    scale: float | None = None,
 ) -> dict[str, Tensor]:
     """Answers and gradients, of the kernels or, without them, of the portable path."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
@@ -58,12 +61,13 @@ def outcome(
         if libraries is None:
             o, final = gla(
                 *leaves[:4],
-                initial_state=leaves[4],
+                scale,
+                leaves[4],
                 output_final_state=True,
                 cu_seqlens=torch.tensor(bounds),
             )
         else:
-            o, final = channel.gla(*leaves[:4], scale=None, initial_state=leaves[4], bounds=bounds)
+            o, final = channel.gla(*leaves[:4], scale=scale, initial_state=leaves[4], bounds=bounds)
         assert final is not None
         given = [
             torch.randn(x.shape, generator=cotangents).bfloat16().to(x.dtype) for x in (o, final)
@@ -81,20 +85,27 @@ def outcome(
 
 
 @pytest.mark.parametrize(
-    ("bounds", "heads", "value_heads", "gate"),
+    ("bounds", "heads", "value_heads", "gate", "scale"),
     [
-        ([0, 200], 1, 2, 0.0),  # three whole chunks and a short one; a group of value heads
-        ([0, 1, 1, 70, 230], 2, 2, 0.1),
-        ([0, 200], 2, 4, 5.0),
+        ([0, 200], 1, 2, 0.0, None),  # three whole chunks and a short one; a group of value heads
+        ([0, 1, 1, 70, 230], 2, 2, 0.1, None),
+        # Through strong gates a token or two reach the first state, and the error of its gradient is
+        # chance; by a power of two, which both paths may round before or after, they err alike.
+        ([0, 200], 2, 4, 5.0, 0.125),
     ],
 )
 def test_the_kernels_are_as_near_float64_as_the_emulation(
-    libraries: Libraries, bounds: list[int], heads: int, value_heads: int, gate: float
+    libraries: Libraries,
+    bounds: list[int],
+    heads: int,
+    value_heads: int,
+    gate: float,
+    scale: float | None,
 ) -> None:
     inputs = draw(bounds[-1], heads, value_heads, gate, len(bounds) - 1)
-    got = outcome(inputs, bounds, libraries)
-    want = outcome([x.double() for x in inputs], bounds, None)
-    floor = outcome(inputs, bounds, None)
+    got = outcome(inputs, bounds, libraries, scale)
+    want = outcome([x.double() for x in inputs], bounds, None, scale)
+    floor = outcome(inputs, bounds, None, scale)
     for name, exact in want.items():
         error, least = (got[name] - exact).norm(), (floor[name] - exact).norm()
         assert error <= BAR * least or error <= FLOAT32 * exact.norm(), (name, error / least)
