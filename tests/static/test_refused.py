@@ -177,6 +177,13 @@ def test_cuda_is_compiled_where_it_cannot_run(
         # What is not defined here may be in a header that is not.
         ("o[i] = two * x[i];", False, '"two" is undefined (kernel doubled, line 9: `o[i] = two'),
         ('asm volatile("nonsense;");', True, "for no chip (sm_90): ptxas: error"),
+        (
+            "__shared__ float held[65536]; held[i] = x[i]; __syncthreads(); o[i] = held[i + 1];",
+            True,
+            "for no chip (sm_90): ptxas: error: Entry function",
+        ),
+        # What is declared and not defined may lie in a file that is not here.
+        ("extern __device__ float f(float); o[i] = f(x[i]);", False, "f"),
     ],
 )
 def test_what_may_be_missing_here_convicts_nobody(

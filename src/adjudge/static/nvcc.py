@@ -23,8 +23,11 @@ FLAGS = (
 SECONDS = 50
 #: Errors that are kept.
 _LINES = 4
-#: How the assembler begins an error, in a file that nobody has; and what only counts errors.
-_PTXAS = re.compile(r"^ptxas \S+, line \d+; error\s*:")
+#: How the assembler begins an error, in a file that nobody has, or of a whole kernel (that something is
+#: unresolved may be for want of what was cut away); and what only counts errors.
+_PTXAS = re.compile(
+    r"^ptxas (?:\S+, line \d+; error\s*:|error\s*:(?= Entry function '\S+' uses too much shared data))"
+)
 _COUNTED = re.compile(r"\d+ errors? detected in|ptxas fatal\s*: Ptx assembly aborted")
 #: What stands under the line of code that an error quotes.
 _CARET = re.compile(r"(?:\|\s*)?[~^]")
