@@ -86,6 +86,17 @@ def test_ten_gigabytes_are_refused(zygote: Zygote) -> None:
     assert observation.status in (Status.RAISED, Status.MALFORMED, Status.CRASHED)
 
 
+def test_what_honest_code_sets_is_no_tampering(zygote: Zygote) -> None:
+    body = """
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.Tensor.own_helper = lambda x: x
+        with torch.autocast("cpu"), torch.no_grad():
+            y = torch.compiler.disable(torch.nn.functional.gelu)(x)
+        return torch.func.vmap(torch.cos)(y)
+    """
+    assert not run(zygote, body, timeout=20.0).tampering
+
+
 def test_a_flood_of_output_is_bounded(zygote: Zygote) -> None:
     body = "for _ in range(20000): print('x' * 1000)\nreturn x"
     observation = run(zygote, body, timeout=20.0)
@@ -165,6 +176,10 @@ def test_the_judge_answers_after_all_of_that(zygote: Zygote) -> None:
             "from adjudge.worker import child\nchild._Run.earlier_changed = lambda *a: False",
             "return x",
         ),
+        ("", "torch.cos = torch.sin\nreturn x + 1"),
+        ("", "torch.Tensor.sum = lambda x: x\nreturn x + 1"),
+        ("", "torch.nn.functional.softmax.__code__ = (lambda x: x).__code__\nreturn x + 1"),
+        ("import math", "math.exp = math.log\nreturn x + 1"),
     ],
 )
 def test_tampering_is_reported(zygote: Zygote, top: str, body: str) -> None:

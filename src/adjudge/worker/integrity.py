@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType, FunctionType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptorType
 from typing import Any, ClassVar
 
 import torch
@@ -30,6 +31,15 @@ _WATCHED: tuple[tuple[Any, str], ...] = (
     *((torch.cuda, name) for name in ("synchronize", "Event", "Stream", "current_stream")),
     *((builtins, name) for name in ("print", "open", "isinstance", "abs", "max", "__import__")),
 )
+#: Of these every public function that keeps its identity is watched. Not `triton.language`, which the
+#: interpreter rewrites for each run.
+_WHOLE: tuple[Any, ...] = (
+    *(torch, torch.Tensor, torch.nn.functional, torch.linalg),
+    *(time, math, builtins),
+)
+
+
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,11 @@ def snapshot() -> list[Watched]:
 def _values() -> Iterator[tuple[Any, str, Any]]:
     for owner, name in _WATCHED:
         yield owner, name, getattr(owner, name, None)
+    for owner in _WHOLE:
+        for name in dir(owner):
+            value = None if name.startswith("_") else getattr(owner, name, None)
+            if isinstance(value, _FUNCTIONS) and value is getattr(owner, name):
+                yield owner, name, value
     # The class in place now: the one that answers for a GPU replaced the stock one.
     for name in ("elapsed_time", "record", "synchronize"):
         yield torch.cuda.Event, name, getattr(torch.cuda.Event, name, None)
@@ -86,9 +101,9 @@ def changes(before: list[Watched]) -> list[str]:
     found = []
     for was in before:
         now = getattr(was.owner, was.attribute, None)
-        if now is not was.value or _code(now) is not was.code:
+        if now is not was.value or (was.code is not None and _code(now) is not was.code):
             found.append(f"replaced {_name(was.owner)}.{was.attribute}")
-    return found
+    return list(dict.fromkeys(found))
 
 
 #: Seconds that a thread is given to begin: until then Python does not count it.
