@@ -82,7 +82,9 @@ def public(member: str, inputs: dict[str, Tensor], **more: Tensor) -> tuple[Tens
 def gradients(outputs: tuple[Tensor, Tensor], inputs: dict[str, Tensor]) -> list[Tensor]:
     source = torch.Generator().manual_seed(7)
     total = sum(
-        (x.double() * torch.randn(x.shape, generator=source, dtype=torch.float64)).sum()
+        (
+            x.double() * torch.randn(x.shape, generator=source, dtype=torch.float64).to(x.device)
+        ).sum()
         for x in outputs
     )
     assert isinstance(total, Tensor)
