@@ -67,9 +67,10 @@ def test_a_contraction_of_the_inputs_is_made_once(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(repeats.Repeats, "part", counted)
     oracle = oracle_of(Plain, (2, 3, 8, 8))
-    oracle.envelope(regime("fp32"), 6)
+    for name in ("fp32", "tf32"):
+        oracle.envelope(regime(name), 6)
     convolutions = [name for what, name in made if what is torch.ops.aten.convolution.default]
-    assert sorted(convolutions) == ["magnitude", "y"]
+    assert sorted(convolutions) == ["magnitude", "squares", "y"]
 
 
 def test_operands_written_in_place_are_not_taken_for_what_they_were() -> None:
