@@ -151,6 +151,14 @@ def index(contracts: list[Contract]) -> str:
     return "\n".join(["# The gates", "", "| gate | a kernel that |", "| --- | --- |", *rows, ""])
 
 
+def _folder(name: str, gate: str) -> str:
+    """Where the pair of a class lies: the class's own, or its gate's."""
+    own = Path("src/adjudge/calibration/classes") / name.lower().replace("-", "_")
+    pair = own if (HERE.parent / own).is_dir() else own.parents[1] / gate.replace("-", "_")
+    assert (HERE.parent / pair / "violating.py").is_file(), pair
+    return str(pair)
+
+
 def class_page(name: str, measured: dict[str, classes.Signature]) -> str:
     """One published class's page, from its contract's file."""
     terms, gate = classes.published(name).terms, classes.carrier(name)
@@ -168,7 +176,13 @@ def class_page(name: str, measured: dict[str, classes.Signature]) -> str:
     if pair is None:
         return "\n".join([*lines, f"Waits for the gate `{gate}`, and for its pair with it.", ""])
     lines += [
-        f"Judged by [{gate}](../gates/{gate}.md) on these implementations of one reference.",
+        f"Judged by [{gate}](../gates/{gate}.md) on these implementations of one reference. To judge "
+        "one, on any machine:",
+        "",
+        "```",
+        f"adjudge verify {_folder(name, gate)}/violating.py \\",
+        f"    --contract src/adjudge/contracts/published/{name}.toml",
+        "```",
         "",
     ]
     for half in ("reference", "conforming", "violating"):
