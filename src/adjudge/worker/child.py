@@ -140,7 +140,7 @@ class _Session:
         Path(self._path).write_text(self._source)
         self._kind = header["kind"]
         self.runner.expect(header["source"])
-        self._before = integrity.snapshot()
+        self._before = integrity.snapshot(whole=self._settings.runner == "interpret")
         sys.path.insert(0, str(self._folder))
         try:
             with self._watched():

@@ -50,19 +50,28 @@ class Watched:
     code: Any
 
 
-def snapshot() -> list[Watched]:
-    """Identity and code of each watched function."""
-    return [Watched(owner, name, value, _code(value)) for owner, name, value in _values()]
+def snapshot(*, whole: bool) -> list[Watched]:
+    """Identity and code of each watched function.
+
+    Args:
+        whole: also of every public one of torch, the timers and the builtins. What a driver or a
+            compiler for a GPU replaces there in the course of honest work has not been measured.
+    """
+    values = (*_values(), *(_whole() if whole else ()))
+    return [Watched(owner, name, value, _code(value)) for owner, name, value in values]
 
 
-def _values() -> Iterator[tuple[Any, str, Any]]:
-    for owner, name in _WATCHED:
-        yield owner, name, getattr(owner, name, None)
+def _whole() -> Iterator[tuple[Any, str, Any]]:
     for owner in _WHOLE:
         for name in dir(owner):
             value = None if name.startswith("_") else getattr(owner, name, None)
             if isinstance(value, _FUNCTIONS) and value is getattr(owner, name):
                 yield owner, name, value
+
+
+def _values() -> Iterator[tuple[Any, str, Any]]:
+    for owner, name in _WATCHED:
+        yield owner, name, getattr(owner, name, None)
     # The class in place now: the one that answers for a GPU replaced the stock one.
     for name in ("elapsed_time", "record", "synchronize"):
         yield torch.cuda.Event, name, getattr(torch.cuda.Event, name, None)
