@@ -65,6 +65,11 @@ CASES = (
     Case("0.4.1", "gated_delta_rule", 64, 128, "float16", 1),
     Case("0.4.1", "gated_delta_rule", 128, 128, "bfloat16", None),
     Case("0.4.1", "gated_delta_rule", 128, 300, "float16", None, 0.1),
+    Case("0.5.1", "delta_rule", 64, 128, "float16", None),
+    Case("0.5.1", "delta_rule", 64, 128, "bfloat16", None),
+    Case("0.5.1", "delta_rule", 128, 256, "bfloat16", 1),
+    Case("0.5.1", "gated_delta_rule", 64, 128, "float16", 1),
+    Case("0.5.1", "gated_delta_rule", 128, 128, "bfloat16", None),
     Case("0.5.0", "simple_gla", 128, 128, "bfloat16", 1),
     Case("0.5.0", "simple_gla", 64, 128, "float16", 1),
     Case("0.5.0", "simple_gla", 100, 128, "float16", 1),
@@ -106,6 +111,10 @@ def recurrence(case: Case, given: Tensors) -> tuple[Tensor, Tensor]:
 def chunked(case: Case) -> Callable[[Case, Tensors], tuple[Tensor, Tensor]]:
     """The library's answers."""
     module = importlib.import_module(f"fla.ops.{case.member}")
+    # 0.5 refuses Triton from 3.4.0 on, later ones from there to before 3.7.1.
+    refusing = importlib.import_module("fla.ops.common.chunk_o")
+    for name, value in (("TRITON_ABOVE_3_4_0", False), ("TRITON_ABOVE_3_7_1", True)):
+        setattr(refusing, name, value)
     function = getattr(module, f"chunk_{case.member}")
     names = {
         "delta_rule": ("q", "k", "v", "beta"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,17 @@ from adjudge.frontends import kernelbench
 from adjudge.judge.cases import CaseBuilder
 from adjudge.probe import Probe, sizes_of
 from adjudge.worker.client import Zygote
+from adjudge.worker.launch import hide_device
+
+#: Set in a process that tests with the device itself, and names the file of `turn`.
+APART = "ADJUDGE_TESTS_APART"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A judge's processes fork, and may not have seen a device before: where tests on a GPU are asked
+    for, none of them sees it, whatever a module asks torch while it is collected."""
+    if config.option.markexpr == "gpu" and APART not in os.environ:
+        hide_device()
 
 
 @pytest.fixture(autouse=True)
@@ -24,10 +37,15 @@ def turn(
         yield
         return
     how = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
-    # The folder above is that of all processes of a run.
-    with (tmp_path_factory.getbasetemp().parent / "device.lock").open("w") as lock:
+    with device_lock(tmp_path_factory).open("w") as lock:
         fcntl.flock(lock, how)
         yield
+
+
+def device_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that all processes of a run lock; the folder above their own is theirs together."""
+    above = tmp_path_factory.getbasetemp().parent
+    return Path(os.environ.get(APART) or above / "device.lock")
 
 
 @pytest.fixture(scope="session")
