@@ -1,18 +1,21 @@
 """Narrow sums and factors, each hidden in an otherwise correct operation: which are convicted and named.
 
-    python benchmarks/narrow.py [WORDS ...]
+    python benchmarks/narrow.py [--jobs N] [WORDS ...]
 
 One line a row of the table: subject, dtype, what is narrow; whether it is convicted, and by which gate;
 the grade, and whether that is what is narrow; probes and seconds. Rows without anything narrow must be
-clean. With words, only the rows whose text holds all of them. Ends with 1 if a row is not as it should
-be.
+clean. With words, only the rows whose text holds all of them. Rows are printed as they end. Ends with 1
+if a row is not as it should be.
 """
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
 from adjudge.frontends import kernelbench
@@ -287,12 +290,24 @@ def judged(zygote: Zygote, row: Row) -> tuple[bool, str]:
     return good, f"{line} | {finding.probes} probes, {seconds:.1f} s"
 
 
-def main() -> int:
-    wanted = [row for row in rows() if all(word in row.words for word in sys.argv[1:])]
-    failures = 0
+def alone(row: Row) -> tuple[bool, str]:
+    """`judged` with a zygote of its own: one process judges one row at a time."""
     with Zygote.start() as zygote:
-        for row in wanted:
-            good, line = judged(zygote, row)
+        return judged(zygote, row)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1, help="rows judged at a time")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    wanted = [row for row in rows() if all(word in row.words for word in options.words)]
+    failures = 0
+    with ProcessPoolExecutor(
+        options.jobs, mp_context=multiprocessing.get_context("spawn")
+    ) as processes:
+        for judging in as_completed([processes.submit(alone, row) for row in wanted]):
+            good, line = judging.result()
             failures += not good
             print(line, flush=True)
     print(f"{len(wanted)} rows, {failures} not as they should be")
