@@ -182,7 +182,7 @@ class Docket:
             look: what is made of a run meanwhile.
         """
         wanted = self._missing(probes, limited)
-        for made in self._made(wanted, progress, what):
+        for made in self._made(wanted, progress, what, looks=look is not None):
             if look is not None:
                 look(self, made)
 
@@ -206,7 +206,12 @@ class Docket:
         return self.affordable(wanted) if limited else wanted
 
     def _made(
-        self, wanted: list[Probe], progress: Progress | None = None, what: str = ""
+        self,
+        wanted: list[Probe],
+        progress: Progress | None = None,
+        what: str = "",
+        *,
+        looks: bool = True,
     ) -> Generator[Probe, None, None]:
         """Makes the runs in order, and gives out each but the last while the worker is at the next."""
         previous: Probe | None = None
@@ -227,7 +232,7 @@ class Docket:
                         observation = self.runner.patiently(case)
                     self.record(case, observation)
                 previous = probe
-        if previous is not None:
+        if previous is not None and looks:
             # In a fork nobody else has the time.
             state(self, previous)
         if progress is not None and wanted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -154,7 +155,8 @@ class Precision:
                 seen, told = seen or shows, told or (shows and trial.eight in looked_at)
                 continue
             self._run([trial.control] if told else [trial.control, trial.eight])
-            if not self._holds(trial.control):
+            holds = self._holds_where_alone if together else self._holds
+            if not holds(trial.control):
                 continue
             self.losing = lost
             eight = not told and self._docket.answers(trial.eight) and self._loses(trial.eight)
@@ -213,10 +215,26 @@ class Precision:
         found = self._docket.compare_exact(probe) or self._where_isolated(probe)
         return (found or self._docket.compare_required(probe)).ok
 
+    def _holds_where_alone(self, probe: Probe) -> bool:
+        """The same of rows in which one weight has all: those from which a causal mask hides it weigh
+        others alike, the number of which may be lost."""
+        if not self._docket.answers(probe):
+            return False
+        try:
+            oracle = self._docket.oracle(probe)
+            alone = [leaf.data > 1 - _NEARLY for leaf in oracle.exact]
+            if not any(mask.any() for mask in alone):
+                return False
+            there = _only(self._docket.observations[probe], oracle, alone)
+            return oracle.compare(there, self._docket.required, confirm=True).ok
+        except OutsideDomain:
+            return False
+
     def _loses(self, probe: Probe) -> bool:
         if probe.distribution in DILUTED.values():
-            # The weights have more bits than factors may have.
-            return _beyond(self._docket.compare_gap(probe)) and self._beyond_factors(probe)
+            # The weights have more bits than factors may have. What lies within the wider bound is not
+            # held against the other: each that is not held to costs dozens of evaluations.
+            return self._beyond_factors(probe) and _beyond(self._docket.compare_gap(probe))
         exactly = self._docket.compare_exact(probe)
         if exactly is not None:
             return exactly.broken
@@ -256,7 +274,7 @@ class Precision:
     def _beyond_factors(self, probe: Probe) -> bool:
         """Whether an error is larger than any that narrow factors make: of 11 bits, unless the candidate
         is seen to read 8."""
-        eight = self._docket.required == "bf16xfp32" or self._reads_eight()
+        eight = self._docket.required == "bf16xfp32" or self._reads_eight
         name = "bf16xfp32" if eight else "tf32"
         try:
             oracle, observation = self._docket.oracle(probe), self._docket.observations[probe]
@@ -280,7 +298,7 @@ class Precision:
     def _factors(self) -> tuple[str, ...]:
         """Which regimes of NARROW_FACTORS come into question: one of 8 bits is told from those of 11 by
         values of ten, one that float16 is used for by values beyond its range."""
-        if self._reads_eight():
+        if self._reads_eight:
             return ("bf16xfp32",)
         floats = [s for s in self.scene.task.inputs if s.dtype == "float32"]
         beyond = [
@@ -291,6 +309,7 @@ class Precision:
         overflows = any(self._out_of_range(p) for p in beyond if self._docket.answers(p))
         return ("fp16xfp32",) if overflows else NARROW_FACTORS
 
+    @cached_property
     def _reads_eight(self) -> bool:
         """Whether factors are seen to have 8 bits: values of ten are exact with factors of 11."""
         tens = [replace(self.scene.ordinary, distribution=name) for name in TENS]
