@@ -55,7 +55,7 @@ REGIMES = {
     "float16": ("fp16xfp32", "tf32"),
     "bfloat16": ("bf16xfp32", "bf16xfp32"),
 }
-LENGTHS, BLOCKS = (512, 2048, 8192), (1, 16, 64, 256)
+LENGTHS, BLOCKS = (512, 2048, 8192), (1, 16, 64, 128, 256)
 
 
 def attention(
