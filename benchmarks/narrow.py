@@ -1,18 +1,21 @@
 """Narrow sums and factors, each hidden in an otherwise correct operation: which are convicted and named.
 
-    python benchmarks/narrow.py [WORDS ...]
+    python benchmarks/narrow.py [--jobs N] [WORDS ...]
 
 One line a row of the table: subject, dtype, what is narrow; whether it is convicted, and by which gate;
 the grade, and whether that is what is narrow; probes and seconds. Rows without anything narrow must be
-clean. With words, only the rows whose text holds all of them. Ends with 1 if a row is not as it should
-be.
+clean. With words, only the rows whose text holds all of them. Rows are printed as they end. Ends with 1
+if a row is not as it should be.
 """
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
 from adjudge.frontends import kernelbench
@@ -84,6 +87,76 @@ def flash(q, k, v, mask=None):
     return (out / weights).to(q.dtype)
 """
 
+#: The two sums as kernels, for `HELPERS`.
+KERNELS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product_kernel(a, b, out, M, N, K, B: tl.constexpr, A: tl.constexpr, P: tl.constexpr):
+    m = tl.program_id(0) * 16 + tl.arange(0, 16)[:, None]
+    n = tl.program_id(1) * 16 + tl.arange(0, 16)[None, :]
+    acc = tl.zeros((16, 16), A)
+    for k in range(0, K, B):
+        at = k + tl.arange(0, B)
+        left = tl.load(a + m * K + at[None, :], mask=(m < M) & (at[None, :] < K), other=0.0)
+        right = tl.load(b + at[:, None] * N + n, mask=(at[:, None] < K) & (n < N), other=0.0)
+        acc = (acc.to(tl.float32) + tl.dot(left, right, input_precision=P)).to(A)
+    tl.store(out + m * N + n, acc.to(tl.float32), mask=(m < M) & (n < N))
+
+
+@triton.jit
+def total_kernel(x, out, K, B: tl.constexpr, A: tl.constexpr):
+    row = tl.program_id(0)
+    acc = tl.zeros((1,), A)
+    for k in range(0, K, B):
+        at = k + tl.arange(0, B)
+        part = tl.load(x + row * K + at, mask=at < K, other=0.0)
+        acc = (acc.to(tl.float32) + tl.sum(part, 0)).to(A)
+    tl.store(out + row + tl.arange(0, 1), acc.to(tl.float32))
+
+
+KEPT = tl.{acc}
+
+
+def product(a, b):
+    shape = (*a.shape[:-1], b.shape[-1])
+    narrow = FACTOR not in ("", "tf32")
+    a, b = ((cut(x) if narrow else x).float().contiguous() for x in (a, b))
+    a, b = a.view(-1, *a.shape[-2:]), b.view(-1, *b.shape[-2:])
+    out = torch.empty(a.shape[0], a.shape[1], b.shape[2], device=a.device)
+    (M, K), N = a.shape[1:], b.shape[2]
+    kept = tl.float32 if {wide_products} else KEPT
+    for left, right, answer in zip(a, b, out):
+        grid = (triton.cdiv(M, 16), triton.cdiv(N, 16))
+        precision = "tf32" if FACTOR == "tf32" else "ieee"
+        product_kernel[grid](left, right, answer, M, N, K, 64, kept, precision)
+    return out.view(shape)
+
+
+def total(x):
+    x = cut(x).float().contiguous()
+    out = torch.empty(*x.shape[:-1], 1, device=x.device)
+    kept = tl.float32 if {wide_sums} else KEPT
+    total_kernel[(out.numel(),)](x, out, x.shape[-1], 64, kept)
+    return out
+"""
+
+#: Unless told otherwise, Inductor leaves out roundings between what it fuses, and so what is narrow.
+COMPILED = """
+import torch._inductor.config
+torch._inductor.config.emulate_precision_casts = True
+torch._dynamo.config.recompile_limit = 256
+torch._dynamo.config.accumulated_recompile_limit = 1024
+
+
+def compiled(out):
+    if not torch._dynamo.utils.counters["frames"]["ok"]:
+        raise RuntimeError("nothing was compiled")
+    return out
+"""
+
 WIDE = {"acc": "float32", "factor": "", "block": 1, "wide_products": True, "wide_sums": True}
 
 
@@ -98,6 +171,9 @@ class Subject(NamedTuple):
     init_args: str = ""
     #: What it adds up: "products", "sums" or both.
     adds: tuple[str, ...] = ("products",)
+    #: Whether the candidate goes through `torch.compile`, or its sums are Triton's, interpreted.
+    compiled: bool = False
+    kernels: bool = False
 
 
 _QKV = "torch.randn(1, 2, 64, 16), torch.randn(1, 2, 64, 16), torch.randn(1, 2, 64, 16)"
@@ -194,6 +270,9 @@ SUBJECTS = {
         adds=("sums",),
     ),
 }
+for _name in ("matmul", "rms norm", "attention"):
+    SUBJECTS[f"{_name}, compiled"] = SUBJECTS[_name]._replace(compiled=True)
+    SUBJECTS[f"{_name}, Triton"] = SUBJECTS[_name]._replace(kernels=True)
 #: Of a block: once a term, and once in so many.
 BLOCKS = (1, 64)
 DTYPES = ("float32", "float16", "bfloat16")
@@ -232,7 +311,7 @@ def rows() -> Iterator[Row]:
             yield Row(name, dtype, "", 64, "", {**WIDE, "block": 64})
             for acc in ("float16", "bfloat16"):
                 for kind in subject.adds:
-                    for block in (64,) if "flash" in name else BLOCKS:
+                    for block in (64,) if "flash" in name or subject.kernels else BLOCKS:
                         settings = {**WIDE, "acc": acc, "block": block, f"wide_{kind}": False}
                         yield Row(name, dtype, f"{acc} sums", block, kind, settings)
             if dtype == "float32" and "flash" not in name:
@@ -241,14 +320,21 @@ def rows() -> Iterator[Row]:
 
 
 def source(name: str, subject: Subject, body: str, dtype: str, settings: dict[str, object]) -> str:
-    helpers = HELPERS
+    helpers = HELPERS + (KERNELS if subject.kernels and name == "ModelNew" else "")
     for key, value in settings.items():
         helpers = helpers.replace("{" + key + "}", str(value))
     cast = "" if dtype == "float32" else f".to(torch.{dtype})"
     inputs = subject.inputs.replace(")", "").split(", torch")
     drawn = ", ".join((x if x.startswith("torch") else f"torch{x}") + ")" + cast for x in inputs)
     dim = "dim" if subject.init_args else ""
-    init = subject.init.replace("DTYPE", cast) or "pass"
+    init, plain = subject.init.replace("DTYPE", cast) or "pass", body
+    if subject.compiled and name == "ModelNew":
+        body = f"compiled(self.plain({subject.arguments}))"
+        init = (
+            f"self.plain = torch.compile(self.body)\n\n"
+            f"    def body(self, {subject.arguments}):\n        return {plain}"
+        )
+        helpers += COMPILED
     return (
         f"{helpers}\n\nclass {name}(nn.Module):\n"
         f"    def __init__(self{', ' + dim if dim else ''}):\n        super().__init__()\n"
@@ -269,7 +355,16 @@ def judged(zygote: Zygote, row: Row) -> tuple[bool, str]:
         "narrow",
     )
     start = time.perf_counter()
-    verdict = verify(program, candidate, Options(zygote=zygote, examine=False, gates=GATES))
+    options = Options(
+        zygote=zygote,
+        examine=False,
+        gates=GATES,
+        # Where a device is claimed, what is compiled is run eagerly.
+        face="cpu" if subject.compiled else "cuda",
+        allow_compiler=subject.compiled,
+        timeout=120,
+    )
+    verdict = verify(program, candidate, options)
     seconds = time.perf_counter() - start
     finding = next(f for f in verdict.findings if f.gate == "narrow-accumulator")
     gates = [f.gate for f in verdict.violations]
@@ -287,12 +382,26 @@ def judged(zygote: Zygote, row: Row) -> tuple[bool, str]:
     return good, f"{line} | {finding.probes} probes, {seconds:.1f} s"
 
 
+def alone(row: Row) -> tuple[bool, str]:
+    """`judged` with a zygote of its own: one process judges one row at a time."""
+    compiled = SUBJECTS[row.subject].compiled
+    face = "cpu" if compiled else "cuda"
+    with Zygote.start(face=face, allow_compiler=compiled) as zygote:
+        return judged(zygote, row)
+
+
 def main() -> int:
-    wanted = [row for row in rows() if all(word in row.words for word in sys.argv[1:])]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1, help="rows judged at a time")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    wanted = [row for row in rows() if all(word in row.words for word in options.words)]
     failures = 0
-    with Zygote.start() as zygote:
-        for row in wanted:
-            good, line = judged(zygote, row)
+    with ProcessPoolExecutor(
+        options.jobs, mp_context=multiprocessing.get_context("spawn")
+    ) as processes:
+        for judging in as_completed([processes.submit(alone, row) for row in wanted]):
+            good, line = judging.result()
             failures += not good
             print(line, flush=True)
     print(f"{len(wanted)} rows, {failures} not as they should be")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from adjudge import record
+from adjudge.cli import run
 from adjudge.contract import Outcome
 from adjudge.frontends import kernelbench
 from adjudge.judge.replay import replay
@@ -27,6 +31,18 @@ def product(a, b):
 
 def total(x):
     return x.sum(dim=-1, keepdim=True)
+"""
+PLAIN_SOFTMAX = """
+def weights(x):
+    return torch.softmax(x, dim=-1)
+"""
+SOFTMAX = """
+def weights(x):
+    e = torch.exp(x - x.amax(dim=-1, keepdim=True))
+    total = torch.zeros(*e.shape[:-1], 1)
+    for k in range(0, e.shape[-1], 16):
+        total = (total + e[..., k : k + 16].sum(dim=-1, keepdim=True)).to(ACC).float()
+    return e / total
 """
 #: What is narrow, as replacements of the two sums.
 NARROW = {
@@ -56,6 +72,8 @@ def total(x):
 NARROW["bfloat16 sums"] = (
     NARROW["float16 sums"].replace("float16", "bfloat16").replace(".half()", ".bfloat16()")
 )
+#: What each is named by the grade.
+GRADES = {"float16 sums": "fp16xfp16", "bfloat16 sums": "bf16xbf16", "tf32 factors": "tf32"}
 OPERATIONS = {
     "matmul": ("a, b", "product(a, b)", "torch.randn(32, 48), torch.randn(48, 32)"),
     "rms norm": (
@@ -91,8 +109,7 @@ def test_it_is_named_and_convicted(zygote: Zygote, operation: str, what: str) ->
     finding = verdict.findings[1]
     assert finding.outcome is Outcome.VIOLATION
     assert finding.exact
-    named = {"tf32 factors": "tf32", "float16 sums": "fp16", "bfloat16 sums": "bf16"}[what]
-    assert named in verdict.grade
+    assert verdict.grade == GRADES[what]
     assert REGIMES.index(verdict.grade) > REGIMES.index(verdict.required)
 
 
@@ -104,6 +121,55 @@ def test_the_wide_twin_is_clean(zygote: Zygote, operation: str) -> None:
     options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
     verdict = verify(program, candidate, options)
     assert not verdict.violations
+
+
+def test_the_command_names_it_and_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, written = tmp_path / "reference.py", tmp_path / "record.json"
+    reference.write_text(source("Model", "matmul"))
+    asked = ["--gates", "narrow-accumulator", "--reference", str(reference)]
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text(source("ModelNew", "matmul", NARROW["bfloat16 sums"]))
+    assert run(["verify", str(candidate), *asked, "--json", str(written)]) == 1
+    assert "precision bf16xbf16, required fp32" in capsys.readouterr().out
+    verdict = record.from_json(written.read_text())
+    assert verdict.grade == "bf16xbf16"
+    assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]
+
+
+def test_factors_of_eight_bits_are_named_where_all_columns_are_alike(zygote: Zygote) -> None:
+    """Four different answers at the least sizes, whose spread tells 8 bits from 11 no more."""
+    ones = ("x", "product(x, torch.ones(x.shape[-1], 8))", "torch.randn(32, 48)")
+    cut = "\ndef product(a, b):\n    return a.bfloat16().float() @ b.bfloat16().float()\n"
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setitem(OPERATIONS, "row sums", ones)
+        texts = source("Model", "row sums"), source("ModelNew", "row sums", cut)
+    program, candidate = kernelbench.from_source(*texts, "row sums")
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    assert [f.gate for f in verdict.violations] == ["narrow-accumulator"]
+    assert verdict.grade == "bf16xfp32"
+
+
+@pytest.mark.parametrize(
+    ("accumulator", "grade"), [("float16", "fp16xfp16"), ("bfloat16", "bf16xbf16"), ("float32", "")]
+)
+def test_a_softmax_whose_denominator_is_narrow_is_named(
+    zygote: Zygote, accumulator: str, grade: str
+) -> None:
+    """The scores, and what is done with the weights, are right."""
+    softmax = ("x", "weights(x)", "torch.randn(8, 128)")
+    narrow = SOFTMAX.replace("ACC", f"torch.{accumulator}")
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setitem(OPERATIONS, "softmax", softmax)
+        texts = source("Model", "softmax", PLAIN_SOFTMAX), source("ModelNew", "softmax", narrow)
+    program, candidate = kernelbench.from_source(*texts, "softmax")
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    verdict = verify(program, candidate, options)
+    convicted = [finding.gate for finding in verdict.violations]
+    assert convicted == (["narrow-accumulator"] if grade else []), verdict.findings
+    assert not grade or verdict.grade == grade
 
 
 HALF = {

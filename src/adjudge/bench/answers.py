@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from adjudge.bench.ring import Ring
 from adjudge.bench.subject import Shown
 from adjudge.judge.cases import CaseBuilder
-from adjudge.judge.docket import LOOSEST
+from adjudge.judge.precision import LOOSEST
 from adjudge.oracle import REGIMES, Oracle
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, answer

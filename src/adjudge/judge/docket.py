@@ -5,55 +5,38 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from adjudge import arrays
-from adjudge.contract import Finding, Outcome, Scope
-from adjudge.gates.losing import (
-    CONTROL,
-    DRAWS,
-    EIGHT,
-    ELEVEN,
-    GAPPED,
-    LENGTH,
-    Trial,
-    Weighing,
-    diluted,
-    steps,
-    swamped,
-    tied,
-    trials,
-)
+from adjudge.contract import Finding
 from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import State as ProbeState
 from adjudge.gates.reading import (
-    compared_violation,
     owes_quickness,
     reductions,
-    scope_of,
     state,
     unusual,
 )
 from adjudge.inputs.cotangents import SAME_VALUES
-from adjudge.inputs.levels import DILUTED, PARTS, SCALES, SUMS, SWAMPED, TENS
+from adjudge.inputs.levels import DILUTED, SWAMPED
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
+from adjudge.judge.precision import LOOSEST, Precision
 from adjudge.judge.runner import Runner
 from adjudge.judge.specialisations import Few
 from adjudge.judge.varying import Varying
 from adjudge.observation import Demand, Observation, Status
-from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
+from adjudge.oracle import Oracle
 from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.scaling import degree
-from adjudge.oracle.storage import held_in
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, answer
 from adjudge.static.chips import chip
@@ -71,21 +54,6 @@ _WITHOUT_ALIASES = (*_VALUE_FREE, "cotangent")
 _VALUE_FREE_LAYOUTS = {
     "transposed", "sliced", "padded", "offset", "misaligned", "side-sliced", "channels-last", "far",
 }  # fmt: skip
-
-#: Significant bits of a float16.
-ELEVEN_BITS = 11
-
-#: The regime of the widest envelope.
-LOOSEST = "bf16xbf16"
-#: Parts whose sums 11 bits hold.
-_EIGHT_PARTS = [name for (bits, _, _), name in PARTS.items() if bits == EIGHT]
-#: What a weighted mean of zeros and ones moves by at least where weights of 11 bits are added to one of
-#: 1: at the 512 keys that every run with them has, 0.19.
-MOVED = 0.125
-#: A weight of 1 next to none is 1 but for roundings of float64.
-_NEARLY = 2.0**-40
-#: Regimes that hold factors or sums in float16, and so in its range.
-IN_FLOAT16 = ("fp16xfp32", "fp16xfp16")
 
 #: Processes that run one probe alone are numbered from here on: probes ask for small numbers.
 FIRST_FRESH = 1_000
@@ -111,6 +79,7 @@ BEYOND = (
 )
 
 Progress = Callable[[str, int, int], None]
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +112,8 @@ class Docket:
         self.builder = builder
         self.runner = runner
         self.grade = "none"
-        #: A run on which an accumulator was seen to lose part of a sum.
-        self.losing: Probe | None = None
         self.deadline = deadline
-        self._asked = asked
+        self._precision = Precision(self, asked)
         self.timings: dict[str, float] = {}
         self._observations: dict[Probe, Observation] = {}
         self._skipped: dict[Probe, str] = {}
@@ -154,6 +121,8 @@ class Docket:
         #: Points at which the reference is known to answer: elsewhere nothing is asked.
         self._answerable: set[Probe] = set()
         self._confirmed: set[tuple[Probe, tuple[str, ...], str]] = set()
+        #: By how and of which run: the run, and what the comparison said.
+        self._looked_at: dict[tuple[str, Probe], tuple[Observation, Any]] = {}
         self._oracles: OrderedDict[Probe, Oracle] = OrderedDict()
         self._kept = KEPT_ORACLES
         self._final_oracles: OrderedDict[Probe, FinalOracle] = OrderedDict()
@@ -213,7 +182,7 @@ class Docket:
             look: what is made of a run meanwhile.
         """
         wanted = self._missing(probes, limited)
-        for made in self._made(wanted, progress, what):
+        for made in self._made(wanted, progress, what, looks=look is not None):
             if look is not None:
                 look(self, made)
 
@@ -237,7 +206,12 @@ class Docket:
         return self.affordable(wanted) if limited else wanted
 
     def _made(
-        self, wanted: list[Probe], progress: Progress | None = None, what: str = ""
+        self,
+        wanted: list[Probe],
+        progress: Progress | None = None,
+        what: str = "",
+        *,
+        looks: bool = True,
     ) -> Generator[Probe, None, None]:
         """Makes the runs in order, and gives out each but the last while the worker is at the next."""
         previous: Probe | None = None
@@ -258,7 +232,7 @@ class Docket:
                         observation = self.runner.patiently(case)
                     self.record(case, observation)
                 previous = probe
-        if previous is not None:
+        if previous is not None and looks:
             # In a fork nobody else has the time.
             state(self, previous)
         if progress is not None and wanted:
@@ -392,7 +366,7 @@ class Docket:
             self._comparisons[key] = (
                 Comparison(outcome="undecided", reason="budget: no time was left to compare it")
                 if observation.answered and self._too_late(probe)
-                else self._compared(probe, observation, regime)
+                else self.compared(probe, observation, regime)
             )
         return self._comparisons[key]
 
@@ -416,21 +390,39 @@ class Docket:
         if key not in self._confirmed:
             self._confirmed.add(key)
             regime = self._regime_of(probe, self.regime)
-            self._comparisons[key] = self._compared(probe, observation, regime, confirm=True)
+            self._comparisons[key] = self.compared(probe, observation, regime, confirm=True)
         return self._comparisons[key]
 
     def compare_required(self, probe: Probe) -> Comparison:
-        observation = self._observations[probe]
-        regime = self._regime_of(probe, self.required)
-        return self._compared(probe, observation, regime, confirm=True)
+        return self._once("required", probe, self._in_required)
 
     def compare_exact(self, probe: Probe) -> Comparison | None:
+        return self._once("exact", probe, self._exactly)
+
+    def compare_gap(self, probe: Probe) -> Comparison:
+        return self._once("gap", probe, self._beyond_gap)
+
+    def _once(self, how: str, probe: Probe, comparing: Callable[[Probe], Said]) -> Said:
+        """What `comparing` says of the run, as long as it is the run's: a gate asks again for what named
+        the grade, and oracles are not kept until then."""
+        key = how, probe
+        observation = self._observations[probe]
+        if key not in self._looked_at or self._looked_at[key][0] is not observation:
+            self._looked_at[key] = observation, comparing(probe)
+        said: Said = self._looked_at[key][1]
+        return said
+
+    def _in_required(self, probe: Probe) -> Comparison:
+        regime = self._regime_of(probe, self.required)
+        return self.compared(probe, self._observations[probe], regime, confirm=True)
+
+    def _exactly(self, probe: Probe) -> Comparison | None:
         try:
             return self.oracle(probe).compare_exact(self._observations[probe])
         except OutsideDomain:
             return None
 
-    def compare_gap(self, probe: Probe) -> Comparison:
+    def _beyond_gap(self, probe: Probe) -> Comparison:
         try:
             oracle = self.oracle(probe)
             # Values that are alike are rounded alike: only where none of them is do errors not line up.
@@ -472,7 +464,7 @@ class Docket:
         observation = self._observations[probe]
         if not observation.answered or self.compare(probe).outcome != "value":
             return False
-        return self._compared(probe, observation, LOOSEST).ok
+        return self.compared(probe, observation, LOOSEST).ok
 
     def homogeneity(self, plain: Probe, scaled: Probe) -> int | None:
         try:
@@ -498,7 +490,7 @@ class Docket:
         digests = (*observation.digests, *observation.state_digests)
         return value_point(probe), digests, self.regime
 
-    def _compared(
+    def compared(
         self, probe: Probe, observation: Observation, regime: str, *, confirm: bool = False
     ) -> Comparison:
         promised = self.scene.task.declared
@@ -606,324 +598,19 @@ class Docket:
         A candidate convicted of a lower precision is convicted of that once; elsewhere only errors
         that no precision explains are another fault.
         """
-        ordinary = self.scene.ordinary
-        probes = [p for p in (ordinary, replace(ordinary, seed=1)) if self._answers(p)]
-        grades = [self.oracle(p).grade(self._observations[p]) for p in probes]
-        if not grades:
+        grade = self._precision.settle()
+        if grade is None:
             return
-        ranks = [REGIMES.index(g) if g in REGIMES else len(REGIMES) for g in grades]
-        worst = max(ranks)
-        self.grade = REGIMES[worst] if worst < len(REGIMES) else "none"
-        below = worst > REGIMES.index(self.required)
-        asked = "narrow-accumulator" in self._asked
-        if (asked and (below or self._in_half())) or (below and self.grade != "none"):
-            self.grade = self._narrow_sums(probes) or (
-                self.grade if self.grade == "none" or not below else self._named(probes)
-            )
+        self.grade = grade
         # The grade is never widened by the reference's own error, a conviction is: only the latter
         # loosens what the rest is held to.
         if self.below_required() is not None:
             self.regime = LOOSEST
 
-    def _in_half(self) -> bool:
-        return self.oracle(self.scene.ordinary).dtype in (torch.float16, torch.bfloat16)
-
-    def _narrow_sums(self, probes: list[Probe]) -> str:
-        """The regime of accumulators that lose part of what they are fed, all of which is short; "" if
-        none is seen to. Which of them a sum tells that needs more than 8 bits, and no more than 11."""
-        redrawable = self.builder.by_name or not self.scene.task.parameters
-        told = lost = False
-        found: list[Sequence[Probe]] = [*trials(self.scene)] if redrawable else []
-        if self._in_half() and (long := swamped(self.scene)):
-            found.append(long)
-        found.append(steps(self.scene))
-        together = tied(self.scene) if redrawable else []
-        found += self._behind_a_mask() if redrawable else []
-        while found:
-            control, *harder = found.pop(0)
-            self.run([control, *harder])
-            if not self._holds(control):
-                # Perhaps since one size alone was made long.
-                found, together = [*found, *together], []
-                continue
-            for probe in filter(self._answers, harder):
-                if not self._loses(probe):
-                    # In half precision, one rounding to 8 bits shows only where the answer is exact.
-                    swamps = probe.distribution in SWAMPED
-                    shows = swamps or not self._in_half() or self.compare_exact(probe) is not None
-                    told = told or (shows and self._tells(probe))
-                    continue
-                self.losing = self.losing or probe
-                if self._tells(probe):
-                    return "bf16xbf16"
-                lost = True
-        if not lost:
-            return self._narrow_weights() if redrawable else ""
-        if told:
-            return "fp16xfp16"
-        own = {torch.float16: "fp16xfp16", torch.bfloat16: "bf16xbf16"}
-        # Of 11 bits or fewer. That it is of the task's own dtype is the most that is known.
-        return own.get(self.oracle(self.scene.ordinary).dtype) or (
-            self._first_of(NARROW_SUMS, probes, "sums") or LOOSEST
-        )
-
-    def _narrow_weights(self) -> str:
-        """The regime of accumulators that lose weights of a softmax; "" if none is seen to."""
-        seen = told = False
-        for weighing in diluted(self.scene):
-            trial, shown, together = weighing
-            if not self.oracle(self.scene.ordinary).weighs or (together and seen):
-                break
-            self.run(shown)
-            looked_at = [p for p in shown if self._answers(p)]
-            lost = next((p for p in looked_at if self._loses(p)), None)
-            if lost is None:
-                shows = self._shows(weighing)
-                seen, told = seen or shows, told or (shows and trial.eight in looked_at)
-                continue
-            self.run([trial.control] if told else [trial.control, trial.eight])
-            if not self._holds(trial.control):
-                continue
-            self.losing = lost
-            eight = not told and self._answers(trial.eight) and self._loses(trial.eight)
-            return "bf16xbf16" if eight else "fp16xfp16"
-        return ""
-
-    def _behind_a_mask(self) -> list[Trial]:
-        """Parts among values, for attention that does not see all of them while the keys alone are long:
-        a causal mask leaves those behind all queries out."""
-        weighings = diluted(self.scene) if self.oracle(self.scene.ordinary).weighs else []
-        if not any(w.together for w in weighings) or any(map(self._shows, weighings)):
-            return []
-        found = []
-        for weighing in weighings:
-            if weighing.together:
-                # Over more of them, what is lost is less than float32's own worst case.
-                long, values = weighing.trial.control, DRAWS - 1
-                base = dict(self.scene.discovery.base)
-                sizes = {s: n if n == base[s] else min(n, LENGTH) for s, n in long.sizes}
-                plain = long.at(sizes)
-                for flat in (False, True):
-                    bits = (CONTROL, EIGHT, ELEVEN)
-                    names = [PARTS[n, values, flat] for n in bits]
-                    found.append(Trial(*(replace(plain, distribution=name) for name in names)))
-        return found
-
-    def _shows(self, weighing: Weighing) -> bool:
-        """Whether the weights take something from where one alone has all of it, as they do not where a
-        mask leaves out most of the keys. Of all sizes long together it is not asked."""
-        trial, _, together = weighing
-        if together:
-            return False
-        try:
-            with_them, alone = (self.oracle(p).exact for p in (trial.eleven, trial.control))
-        except OutsideDomain:
-            return False
-        return any(
-            bool(((b.data > 1 - _NEARLY) & (a.data < 1 - MOVED)).any())
-            for a, b in zip(with_them, alone, strict=True)
-        )
-
-    def _tells(self, probe: Probe) -> bool:
-        """Whether 11 bits hold every sum there, and 8 do not."""
-        try:
-            oracle = self.oracle(probe)
-        except OutsideDomain:
-            return False
-        if probe.distribution in _EIGHT_PARTS and not oracle.isolates_sums:
-            return any(mask.any() for mask in self._isolated(probe))
-        return oracle.isolates_sums and EIGHT <= oracle.sum_bits <= ELEVEN_BITS
-
-    def _holds(self, probe: Probe) -> bool:
-        """Whether nothing is wrong on a run where nothing can be lost."""
-        if not self._answers(probe):
-            return False
-        found = self.compare_exact(probe) or self._where_isolated(probe)
-        return (found or self.compare_required(probe)).ok
-
-    def _loses(self, probe: Probe) -> bool:
-        if probe.distribution in DILUTED.values():
-            # The weights have more bits than factors may have.
-            return _beyond(self.compare_gap(probe)) and self._beyond_factors(probe)
-        exactly = self.compare_exact(probe)
-        if exactly is not None:
-            return exactly.broken
-        if not self._isolates(probe):
-            somewhere = self._where_isolated(probe)
-            return somewhere is not None and _beyond(somewhere)
-        if probe.distribution in SWAMPED:
-            return _beyond(self.compare_gap(probe))
-        # A factor in float16 may have overflown as well as a sum in it.
-        outgrown = not self._in_half() and self.oracle(probe).outgrows_float16
-        return not outgrown and _beyond(self.compare_required(probe))
-
-    def _where_isolated(self, probe: Probe) -> Comparison | None:
-        """The comparison of those elements of a float32 answer that are made of short factors alone, and
-        others are not: of rows of attention in which a causal mask leaves a power of two of keys."""
-        if self._in_half() or probe.distribution not in PARTS.values() or self._isolates(probe):
-            return None
-        masks = self._isolated(probe)
-        if not any(mask.any() for mask in masks):
-            return None
-        oracle = self.oracle(probe)
-        if oracle.outgrows_float16:
-            return None
-        return oracle.compare_gap(_only(self._observations[probe], oracle, masks), self.required)
-
-    def _isolated(self, probe: Probe) -> list[npt.NDArray[np.bool_]]:
-        """Where bfloat16 holds an element and all that it is made of."""
-        try:
-            return self.oracle(replace(probe, dtype="bfloat16")).owed
-        except OutsideDomain:
-            return []
-
-    def _beyond_factors(self, probe: Probe) -> bool:
-        """Whether an error is larger than any that narrow factors make: of 11 bits, unless the candidate
-        is seen to read 8."""
-        eight = self.required == "bf16xfp32" or self._reads_eight()
-        name = "bf16xfp32" if eight else "tf32"
-        try:
-            return _beyond(
-                self.oracle(probe).compare_gap(self._observations[probe], name, "factors")
-            )
-        except OutsideDomain:
-            return False
-
-    def _named(self, probes: list[Probe]) -> str:
-        """What is narrow in a candidate below the required grade whose accumulators have lost nothing
-        that was made to show it; the grade as it is where no regime of one kind holds."""
-        isolating = [self._on_short_factors(name) for name in SUMS]
-        self.run(isolating)
-        for probe in isolating:
-            if not self._answers(probe) or not self._isolates(probe):
-                continue
-            if _beyond(self.compare_required(probe)):
-                held = held_in(self._observations[probe])
-                return held or self._first_of(NARROW_SUMS, probes, "sums") or self.grade
-        return self._first_of(self._factors(), probes, "factors") or self.grade
-
-    def _factors(self) -> tuple[str, ...]:
-        """Which regimes of NARROW_FACTORS come into question: one of 8 bits is told from those of 11 by
-        values of ten, one that float16 is used for by values beyond its range."""
-        if self._reads_eight():
-            return ("bf16xfp32",)
-        floats = [s for s in self.scene.task.inputs if s.dtype == "float32"]
-        beyond = [
-            replace(self.scene.ordinary, special=f"scaled:{max(SCALES)}@{i}")
-            for i in range(min(len(floats), DRAWS))
-        ]
-        self.run(beyond)
-        overflows = any(self._out_of_range(p) for p in beyond if self._answers(p))
-        return ("fp16xfp32",) if overflows else NARROW_FACTORS
-
-    def _reads_eight(self) -> bool:
-        tens = [replace(self.scene.ordinary, distribution=name) for name in TENS]
-        self.run(tens)
-        return any(self._lacks_tens(p) for p in tens if self._answers(p))
-
-    def _out_of_range(self, probe: Probe) -> bool:
-        """Whether values are infinite, or what an infinity is divided into is gone."""
-        return self.compare_required(probe).outcome == "class" or self._lacks_tens(probe)
-
-    def _lacks_tens(self, probe: Probe) -> bool:
-        """Whether an error is larger than any that factors of 11 bits make."""
-        try:
-            return self.oracle(probe).exceeds(self._observations[probe], "tf32", "factors")
-        except OutsideDomain:
-            return False
-
-    def _first_of(self, names: tuple[str, ...], probes: list[Probe], narrow: str) -> str:
-        grades = [self.oracle(p).grade(self._observations[p], names, narrow) for p in probes]
-        return "" if "none" in grades else max(grades, key=names.index)
-
-    def _on_short_factors(self, distribution: str) -> Probe:
-        by_name = bool(self.scene.task.parameters) and self.builder.by_name
-        weights = "lattice" if by_name else "seeded"
-        return replace(self.scene.ordinary, distribution=distribution, weights=weights)
-
-    def _of_precision(self, probe: Probe) -> str:
-        asked = "narrow-accumulator" in self._asked
-        return "narrow-accumulator" if asked and self._sums(probe) else "wrong-value"
-
-    def _sums(self, probe: Probe) -> bool:
-        try:
-            return self.oracle(probe).sums
-        except OutsideDomain:
-            return False
-
-    def _isolates(self, probe: Probe) -> bool:
-        try:
-            return self.oracle(probe).isolates_sums
-        except OutsideDomain:
-            return False
-
     def below_required(self) -> Finding | None:
-        """The conviction of a candidate below the required grade: of `narrow-accumulator`, or of
-        `wrong-value` where nothing is summed or multiplied, or the former was not asked."""
-        if self.grade == "none" or REGIMES.index(self.grade) <= REGIMES.index(self.required):
-            return None
-        return self._below_ordinarily() or self._below_where_lost()
+        return self._precision.below_required()
 
-    def _below_where_lost(self) -> Finding | None:
-        """By the run on which an accumulator was seen to lose something."""
-        if self.losing is None:
-            return None
-        observation = self._observations[self.losing]
-        if self.losing.distribution in GAPPED:
-            c = self.compare_gap(self.losing)
-        else:
-            c = self.compare_exact(self.losing) or self.compare_required(self.losing)
-        violation = replace(
-            compared_violation(self.losing, observation, c),
-            signature="narrow",
-            message=f"sums are kept in less than float32: the precision met is {self.grade}",
-        )
-        return Finding(
-            gate=self._of_precision(self.losing),
-            outcome=Outcome.VIOLATION,
-            reason=violation.message,
-            scope=scope_of(self.scene, self.losing),
-            exact=True,
-            violation=violation,
-            probes=len(self._observations),
-        )
-
-    def _below_ordinarily(self) -> Finding | None:
-        ordinary = self.scene.ordinary
-        for probe in (ordinary, replace(ordinary, seed=1)):
-            if not self._answers(probe):
-                continue
-            observation = self._observations[probe]
-            c = self._compared(probe, observation, self.required, confirm=True)
-            if not c.broken:
-                continue
-            violation = replace(
-                compared_violation(probe, observation, c),
-                signature="precision",
-                message=f"meets only {self.grade}, where the task requires {self.required}",
-            )
-            return Finding(
-                gate=self._of_precision(probe),
-                outcome=Outcome.VIOLATION,
-                reason=violation.message,
-                scope=self._precision_scope(probe),
-                violation=violation,
-                probes=len(self._observations),
-            )
-        return None
-
-    def _precision_scope(self, probe: Probe) -> Scope:
-        native = self.scene.native
-        if native is None:
-            # Rounding does not go away at a larger size.
-            return Scope.DECLARED
-        if self._answers(native):
-            observation = self._observations[native]
-            if self._compared(native, observation, self.required).broken:
-                return Scope.DECLARED
-        return scope_of(self.scene, probe)
-
-    def _answers(self, probe: Probe) -> bool:
+    def answers(self, probe: Probe) -> bool:
         observation = self._observations.get(probe)
         return observation is not None and observation.answered
 
@@ -1046,10 +733,6 @@ class View:
         return self._docket.reference_moves(probe, other)
 
 
-def _beyond(comparison: Comparison) -> bool:
-    return comparison.outcome == "value" and comparison.beyond_worst_case
-
-
 def _normal(observation: Observation, oracle: Oracle) -> Observation:
     """The observation with the reference's own values where the truth and the answer are too small for a
     normal number of their dtype: among so many elements some are, and whether they may become zero is
@@ -1066,21 +749,6 @@ def _normal(observation: Observation, oracle: Oracle) -> Observation:
             small = (np.abs(got) <= least) & (np.abs(truth) <= least)
             output = replace(output, data=np.where(small, native.data, output.data))
         outputs.append(output)
-    return replace(observation, outputs=tuple(outputs))
-
-
-def _only(
-    observation: Observation, oracle: Oracle, masks: list[npt.NDArray[np.bool_]]
-) -> Observation:
-    """The observation with the reference's own values everywhere else."""
-    if not len(observation.outputs) == len(oracle.native) == len(masks):
-        return observation
-    outputs = [
-        replace(output, data=np.where(here, output.data, native.data))
-        if output.data.shape == native.data.shape == here.shape and output.dtype == native.dtype
-        else output
-        for output, native, here in zip(observation.outputs, oracle.native, masks, strict=True)
-    ]
     return replace(observation, outputs=tuple(outputs))
 
 
