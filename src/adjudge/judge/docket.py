@@ -50,7 +50,7 @@ from adjudge.judge.runner import Runner
 from adjudge.judge.specialisations import Few
 from adjudge.judge.varying import Varying
 from adjudge.observation import Demand, Observation, Status
-from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
+from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle, evaluate
 from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.scaling import degree
 from adjudge.oracle.storage import held_in
@@ -105,6 +105,13 @@ MOST_CRASHES = 12
 
 _CRASHES = (Status.CRASHED, Status.EXITED)
 
+#: Share of the time allowed after which no more runs are made to show a narrow accumulator: over a sum
+#: long enough for that, one of them may take the time of all others together.
+SETTLING = 0.5
+#: Of what makes a reference long, the share at which a conviction is no more confirmed once the time
+#: allowed is spent: CONFIRM runs then take some two seconds.
+BRIEF = 1 / 64
+
 #: Why a run is not made for which kernels would be compiled once more.
 BEYOND = (
     "compiling: its sizes, dtype and layout would have kernels compiled once more than is allowed"
@@ -146,6 +153,8 @@ class Docket:
         #: A run on which an accumulator was seen to lose part of a sum.
         self.losing: Probe | None = None
         self.deadline = deadline
+        now = time.monotonic()
+        self._settled_by = None if deadline is None else now + SETTLING * (deadline - now)
         self._asked = asked
         self.timings: dict[str, float] = {}
         self._observations: dict[Probe, Observation] = {}
@@ -396,14 +405,15 @@ class Docket:
             )
         return self._comparisons[key]
 
-    def _too_late(self, probe: Probe) -> bool:
-        """Whether the time allowed is spent and one evaluation of the reference takes about a second: a
-        comparison draws dozens. What everything rests on is compared all the same."""
+    def _too_late(self, probe: Probe, share: float = 1.0) -> bool:
+        """Whether the time allowed is spent and one evaluation of the reference takes about that share,
+        in seconds: a comparison draws dozens. What everything rests on is compared all the same."""
         plain = probe.without(["seed"]) in (self.scene.ordinary, self.scene.native)
         if self.deadline is None or plain or time.monotonic() < self.deadline:
             return False
         try:
-            return self.oracle(probe).long
+            operations, elements = self.oracle(probe).work
+            return operations > share * evaluate.LONG or elements > share * evaluate.HEAVY
         except OutsideDomain:
             return False
 
@@ -416,7 +426,11 @@ class Docket:
         if key not in self._confirmed:
             self._confirmed.add(key)
             regime = self._regime_of(probe, self.regime)
-            self._comparisons[key] = self._compared(probe, observation, regime, confirm=True)
+            self._comparisons[key] = (
+                Comparison(outcome="undecided", reason="budget: no time was left to confirm it")
+                if self._too_late(probe, BRIEF)
+                else self._compared(probe, observation, regime, confirm=True)
+            )
         return self._comparisons[key]
 
     def compare_required(self, probe: Probe) -> Comparison:
@@ -625,6 +639,10 @@ class Docket:
         if self.below_required() is not None:
             self.regime = LOOSEST
 
+    def _must_settle(self) -> bool:
+        """Whether the share of the time allowed that finding what is narrow may take is spent."""
+        return self._settled_by is not None and time.monotonic() > self._settled_by
+
     def _in_half(self) -> bool:
         return self.oracle(self.scene.ordinary).dtype in (torch.float16, torch.bfloat16)
 
@@ -639,7 +657,7 @@ class Docket:
         found.append(steps(self.scene))
         together = tied(self.scene) if redrawable else []
         found += self._behind_a_mask() if redrawable else []
-        while found:
+        while found and not self._must_settle():
             control, *harder = found.pop(0)
             self.run([control, *harder])
             if not self._holds(control):
@@ -673,6 +691,8 @@ class Docket:
         for weighing in diluted(self.scene):
             trial, shown, together = weighing
             if not self.oracle(self.scene.ordinary).weighs or (together and seen):
+                break
+            if self._must_settle():
                 break
             self.run(shown)
             looked_at = [p for p in shown if self._answers(p)]

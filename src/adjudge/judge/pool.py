@@ -25,8 +25,9 @@ from adjudge.worker.launch import Launch, hide_device
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Device memory that one worker is reckoned at: its context takes half a GiB, the rest is its tensors'.
-WORKER_BYTES = 3 << 30
+#: Device memory that one worker is reckoned at: a context and a kernel's tensors took 0.7 GiB each where
+#: all of 44 were there; the device is never full of the largest.
+WORKER_BYTES = 3 << 29
 
 _zygote: Zygote | None = None
 
