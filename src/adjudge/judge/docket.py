@@ -51,6 +51,7 @@ from adjudge.judge.specialisations import Few
 from adjudge.judge.varying import Varying
 from adjudge.observation import Demand, Observation, Status
 from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle, evaluate
+from adjudge.oracle.compare import SAMPLES
 from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.scaling import degree
 from adjudge.oracle.storage import held_in
@@ -643,6 +644,17 @@ class Docket:
         """Whether the share of the time allowed that finding what is narrow may take is spent."""
         return self._settled_by is not None and time.monotonic() > self._settled_by
 
+    def _settles(self, probe: Probe) -> bool:
+        """Whether what is left of that share holds a comparison of the probe's."""
+        if self._settled_by is None:
+            return True
+        try:
+            operations, elements = self.oracle(probe).work
+        except OutsideDomain:
+            return True
+        each = max(operations / evaluate.LONG, elements / evaluate.HEAVY)
+        return time.monotonic() + each * SAMPLES < self._settled_by
+
     def _in_half(self) -> bool:
         return self.oracle(self.scene.ordinary).dtype in (torch.float16, torch.bfloat16)
 
@@ -692,11 +704,11 @@ class Docket:
             trial, shown, together = weighing
             if not self.oracle(self.scene.ordinary).weighs or (together and seen):
                 break
-            if self._must_settle():
+            if not self._settles(shown[-1]):
                 break
             self.run(shown)
             looked_at = [p for p in shown if self._answers(p)]
-            lost = next((p for p in looked_at if self._loses(p)), None)
+            lost = next((p for p in looked_at if not self._must_settle() and self._loses(p)), None)
             if lost is None:
                 shows = self._shows(weighing)
                 seen, told = seen or shows, told or (shows and trial.eight in looked_at)
