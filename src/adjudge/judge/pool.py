@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 from adjudge.closing import Closing
+from adjudge.judge.digest import gates_digest
 from adjudge.worker.client import Zygote
 from adjudge.worker.launch import Launch, hide_device
 
@@ -52,6 +53,7 @@ class Pool(Closing):
         # While that boots: what the first verdicts of each judge would import, for seconds, where the
         # reference is tried on the meta device.
         importlib.import_module("torch._dynamo")
+        gates_digest()
         self._zygote = Zygote(launch)
         torch.set_num_threads(1)
         if self._zygote.memory:
