@@ -1,13 +1,13 @@
 """What verdicts on a GPU cost, beside the field's usual test of the same kernels in the same run.
 
     python benchmarks/audit_speed.py --corpus FILE.jsonl.gz [--count 200] [--alone 20] [--usual 10]
-        [--wall 280] [--out FILE.jsonl]
+        [--wall 280] [--out FILE.jsonl] [--replay]
 
 One accepted kernel a problem, so ordered that every beginning is a fair part of all levels. The first
 `--usual` ones are given the usual test, a fresh process each; the first `--alone` ones are judged one at
 a time, each over several lanes; then `--count` go through a pool. Prints medians, kernels a second and
 the ratio. Each verdict is written to `--out` as it is done, and what is known is printed even where
-`--wall`, or a signal, ends the run.
+`--wall`, or a signal, ends the run. With `--replay` every violation of the pool is then replayed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,12 +34,15 @@ from adjudge.contract import Outcome
 from adjudge.errors import UsageError
 from adjudge.frontends import kernelbench
 from adjudge.judge.pool import Pool
+from adjudge.judge.replay import replay
 from adjudge.judge.verify import Options, verify
 from adjudge.worker.client import Zygote
 
 USUAL = Path(__file__).resolve().parent / "usual_test.py"
 #: Seconds after which the usual test is given up.
 PATIENCE = 300.0
+#: Seconds for all replays.
+REPLAYING = 60.0
 #: Seconds between lines of progress.
 EVERY = 10.0
 #: Parts of a verdict whose medians are printed.
@@ -62,6 +65,8 @@ class Job:
     #: Seconds one verdict may take, and the time (of `time.time`) at which all end.
     each: float
     until: float
+    #: Gate and code of each violation to be replayed.
+    violations: tuple[tuple[str, str], ...] = ()
 
 
 @contextlib.contextmanager
@@ -119,6 +124,32 @@ def line_of(job: Job, zygote: Zygote) -> dict[str, Any]:
     }
 
 
+def replayed(job: Job, zygote: Zygote) -> dict[str, Any]:
+    """What does not come back of each violation of `job.violations`, by gate; "" where all does."""
+    line: dict[str, Any] = {name: job.row[name] for name in ("problem", "level", "sha")}
+    left, found = min(job.each, job.until - time.time()), dict[str, str]()
+    try:
+        with limited(max(left, 0.1)):
+            program, candidate = kernelbench.from_source(
+                job.row["reference"], job.row["candidate"], job.row["problem"]
+            )
+            options = Options(zygote=zygote, runner=job.runner, examine=False)
+            for gate, code in job.violations:
+                result = replay(code, program, candidate, options)
+                lost = (
+                    ("other inputs", result.same_inputs is False),
+                    ("other outputs", result.same_outputs is False),
+                    ("no violation", result.finding is None),
+                )
+                found[gate] = ", ".join(words for words, wrong in lost if wrong)
+    except Late:
+        found |= {gate: "not in time" for gate, _ in job.violations if gate not in found}
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"[:300]
+        found |= {gate: words for gate, _ in job.violations if gate not in found}
+    return line | {"replayed": found}
+
+
 def usual_seconds(row: corpus.Row, patience: float) -> tuple[float, str]:
     """Seconds and answer of the usual test, process start and compilation included."""
     text = json.dumps({name: row[name] for name in ("reference", "candidate")})
@@ -145,6 +176,7 @@ class Verdicts:
         self._until = until
         self.judges = judges
         self.lines: list[dict[str, Any]] = []
+        self.replays: list[dict[str, Any]] = []
         #: Seconds until the pool was ready, those of its work, and cores busy meanwhile.
         self.boot = self.wall = self.busy = 0.0
 
@@ -164,14 +196,30 @@ class Verdicts:
                 now = time.perf_counter()
                 self.wall = now - start
                 self.busy = (_spent() - spent) / self.wall
-                if options.out is not None:
-                    # At once: a run that is cut off has told what it has.
-                    with options.out.open("a") as stream:
-                        record = {"lanes": self._lanes, "judges": self.judges, **line}
-                        stream.write(json.dumps(record) + "\n")
+                # At once: a run that is cut off has told what it has.
+                self._record({"lanes": self._lanes, "judges": self.judges, **line})
                 if now - told > EVERY:
                     told = now
                     print(f"  {len(self.lines)} of {len(rows)} in {self.wall:.0f} s", flush=True)
+            if options.replay:
+                broken = [(x["sha"], x["violations"]) for x in self.lines if x.get("violations")]
+                jobs_of = {job.row["sha"]: job for job in jobs}
+                again = [
+                    replace(
+                        jobs_of[sha],
+                        until=time.time() + REPLAYING,
+                        violations=tuple((gate, code) for gate, (*_, code) in violations.items()),
+                    )
+                    for sha, violations in broken
+                ]
+                for line in pool.answers(replayed, again):
+                    self.replays.append(line)
+                    self._record(line)
+
+    def _record(self, line: dict[str, Any]) -> None:
+        if self._options.out is not None:
+            with self._options.out.open("a") as stream:
+                stream.write(json.dumps(line) + "\n")
 
     def words(self, name: str) -> list[str]:
         lines = self.lines
@@ -190,6 +238,15 @@ class Verdicts:
         if parts:
             own = statistics.median(line["cpu"] for line in lines if "cpu" in line)
             found.append(f"  medians, s: judge's processor {own:.2f}, {', '.join(parts)}")
+        answers = [
+            (line["problem"], gate, words)
+            for line in self.replays
+            for gate, words in line["replayed"].items()
+        ]
+        if answers:
+            back = sum(not words for *_, words in answers)
+            found.append(f"  {back} of {len(answers)} violations come back byte for byte")
+            found += [f"    {name}, {gate}: {words}" for name, gate, words in answers if words]
         found += [
             f"  {line['problem']}: {line['fault'][:300]}" for line in lines if "fault" in line
         ]
@@ -266,6 +323,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
     parser.add_argument("--each", type=float, default=60.0, help="seconds a verdict may take")
     parser.add_argument("--runner", default="cuda", choices=("cuda", "interpret"))
+    parser.add_argument("--replay", action="store_true", help="violations of the pool, behind it")
     parser.add_argument("--wall", type=float, default=float("inf"), help="seconds of all")
     options = parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -62,3 +63,44 @@ def test_a_slow_reference_is_not_drawn_past_the_deadline(
         found = docket.compare(last)
     assert found.outcome == ("undecided" if long else "within")
     assert found.reason.startswith("budget") == long
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_a_conviction_is_not_confirmed_past_the_deadline_where_that_takes_long(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch, brief: bool
+) -> None:
+    monkeypatch.setattr(evaluate, "LONG", 1 << 20 if brief else 64)
+    wrong = CANDIDATE.replace("torch.exp(x)", "(torch.exp(x) + 0.01)")
+    program, candidate = kernelbench.from_source(REFERENCE, wrong, "late")
+    options = Options(zygote=zygote)
+    with running(candidate, options) as runner:
+        scouted = scout(program, sizes_of(shrunken(program)), runner)
+        scene = scene_of(program, candidate, scouted, options)
+        docket = Docket(scene, scouted.builder, runner, required="")
+        last = replace(scene.ordinary, distribution="negated")
+        docket.run([last])
+        assert docket.compare(last).outcome == "value"
+        docket.deadline = 0.0
+        found = docket.confirm(last)
+    assert found.outcome == ("value" if brief else "undecided")
+    assert brief or found.reason.startswith("budget")
+
+
+def test_what_is_narrow_is_not_looked_for_once_its_share_of_the_time_is_spent(
+    zygote: Zygote,
+) -> None:
+    program, candidate = kernelbench.from_source(REFERENCE, CANDIDATE, "late")
+    options = Options(zygote=zygote)
+    with running(candidate, options) as runner:
+        scouted = scout(program, sizes_of(shrunken(program)), runner)
+        scene = scene_of(program, candidate, scouted, options)
+        docket = Docket(
+            scene, scouted.builder, runner, required="", deadline=time.monotonic() + 1e6
+        )
+        assert docket._precision._settled_by is not None
+        assert 0.4e6 < docket._precision._settled_by - time.monotonic() < 0.6e6
+        docket._precision._settled_by = time.monotonic()
+        docket.run([scene.ordinary])
+        made = set(docket.observations)
+        assert not docket._precision._narrow_sums([scene.ordinary])
+    assert set(docket.observations) == made

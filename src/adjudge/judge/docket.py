@@ -34,7 +34,7 @@ from adjudge.judge.runner import Runner
 from adjudge.judge.specialisations import Few
 from adjudge.judge.varying import Varying
 from adjudge.observation import Demand, Observation, Status
-from adjudge.oracle import Oracle
+from adjudge.oracle import Oracle, evaluate
 from adjudge.oracle.finals import FinalOracle
 from adjudge.oracle.scaling import degree
 from adjudge.probe import Probe
@@ -72,6 +72,10 @@ PATIENCE = 2
 MOST_CRASHES = 12
 
 _CRASHES = (Status.CRASHED, Status.EXITED)
+
+#: Of what makes a reference long, the share at which a conviction is no more confirmed once the time
+#: allowed is spent: CONFIRM runs then take some two seconds.
+BRIEF = 1 / 64
 
 #: Why a run is not made for which kernels would be compiled once more.
 BEYOND = (
@@ -114,6 +118,7 @@ class Docket:
         self.grade = "none"
         self.deadline = deadline
         self._precision = Precision(self, asked)
+        self._asked = asked
         self.timings: dict[str, float] = {}
         self._observations: dict[Probe, Observation] = {}
         self._skipped: dict[Probe, str] = {}
@@ -360,6 +365,9 @@ class Docket:
 
     def compare(self, probe: Probe) -> Comparison:
         observation = self._observations[probe]
+        if probe.cotangent != "none" and not self.scene.owes_gradients:
+            # The scout's: what elements hang on takes as many runs to see as all else together.
+            return Comparison(outcome="undecided", reason="gradients are not owed")
         key = self._key(probe)
         if key not in self._comparisons:
             regime = self._regime_of(probe, self.regime)
@@ -370,14 +378,17 @@ class Docket:
             )
         return self._comparisons[key]
 
-    def _too_late(self, probe: Probe) -> bool:
-        """Whether the time allowed is spent and one evaluation of the reference takes about a second: a
-        comparison draws dozens. What everything rests on is compared all the same."""
+    def _too_late(self, probe: Probe, share: float = 1.0) -> bool:
+        """Whether the time allowed is spent and one evaluation of the reference takes about that share,
+        in seconds: a comparison draws dozens. What everything rests on is compared all the same."""
         plain = probe.without(["seed"]) in (self.scene.ordinary, self.scene.native)
         if self.deadline is None or plain or time.monotonic() < self.deadline:
             return False
         try:
-            return self.oracle(probe).long
+            operations, elements = self.oracle(probe).work
+            # Where gradients hang on a choice takes as many runs to see as a confirmation.
+            share = BRIEF if probe.cotangent != "none" else share
+            return operations > share * evaluate.LONG or elements > share * evaluate.HEAVY
         except OutsideDomain:
             return False
 
@@ -390,7 +401,11 @@ class Docket:
         if key not in self._confirmed:
             self._confirmed.add(key)
             regime = self._regime_of(probe, self.regime)
-            self._comparisons[key] = self.compared(probe, observation, regime, confirm=True)
+            self._comparisons[key] = (
+                Comparison(outcome="undecided", reason="budget: no time was left to confirm it")
+                if self._too_late(probe, BRIEF)
+                else self.compared(probe, observation, regime, confirm=True)
+            )
         return self._comparisons[key]
 
     def compare_required(self, probe: Probe) -> Comparison:

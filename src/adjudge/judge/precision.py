@@ -3,6 +3,7 @@ of one below the grade that its task requires."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -32,7 +33,8 @@ from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import compared_violation, scope_of
 from adjudge.inputs.levels import DILUTED, PARTS, SCALES, SUMS, SWAMPED, TENS
 from adjudge.observation import Observation
-from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle
+from adjudge.oracle import NARROW_FACTORS, NARROW_SUMS, REGIMES, Oracle, evaluate
+from adjudge.oracle.compare import SAMPLES
 from adjudge.oracle.storage import held_in
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain
@@ -40,6 +42,9 @@ from adjudge.program import OutsideDomain
 if TYPE_CHECKING:
     from adjudge.judge.docket import Docket
 
+#: Share of the time allowed after which no more runs are made to show a narrow accumulator: over a sum
+#: long enough for that, one of them may take the time of all others together.
+SETTLING = 0.5
 #: Significant bits of a float16.
 ELEVEN_BITS = 11
 
@@ -69,6 +74,8 @@ class Precision:
         self._asked = asked
         #: A run on which an accumulator was seen to lose part of a sum.
         self.losing: Probe | None = None
+        now, deadline = time.monotonic(), docket.deadline
+        self._settled_by = None if deadline is None else now + SETTLING * (deadline - now)
         self._masks: dict[Probe, list[npt.NDArray[np.bool_]]] = {}
 
     @property
@@ -98,6 +105,21 @@ class Precision:
             return narrow or (grade if grade == "none" or not below else self._named(probes, grade))
         return grade
 
+    def _must_settle(self) -> bool:
+        """Whether the share of the time allowed that finding what is narrow may take is spent."""
+        return self._settled_by is not None and time.monotonic() > self._settled_by
+
+    def _settles(self, probe: Probe) -> bool:
+        """Whether what is left of that share holds a comparison of the probe's."""
+        if self._settled_by is None:
+            return True
+        try:
+            operations, elements = self._docket.oracle(probe).work
+        except OutsideDomain:
+            return True
+        each = max(operations / evaluate.LONG, elements / evaluate.HEAVY)
+        return time.monotonic() + each * SAMPLES < self._settled_by
+
     def _in_half(self) -> bool:
         return self._docket.oracle(self.scene.ordinary).dtype in (torch.float16, torch.bfloat16)
 
@@ -112,7 +134,7 @@ class Precision:
         found.append(steps(self.scene))
         together = tied(self.scene) if redrawable else []
         found += self._behind_a_mask() if redrawable else []
-        while found:
+        while found and not self._must_settle():
             control, *harder = found.pop(0)
             self._run([control, *harder])
             if not self._holds(control):
@@ -147,9 +169,11 @@ class Precision:
             trial, shown, together = weighing
             if not self._docket.oracle(self.scene.ordinary).weighs or (together and seen):
                 break
+            if not self._settles(shown[-1]):
+                break
             self._run(shown)
             looked_at = [p for p in shown if self._docket.answers(p)]
-            lost = next((p for p in looked_at if self._loses(p)), None)
+            lost = next((p for p in looked_at if not self._must_settle() and self._loses(p)), None)
             if lost is None:
                 shows = self._shows(weighing)
                 seen, told = seen or shows, told or (shows and trial.eight in looked_at)

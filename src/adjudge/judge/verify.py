@@ -258,12 +258,16 @@ class _Trial:
         self.runner = runner
         self.start = start
         self.timings: dict[str, float] = {}
+        #: When all probes must have been made, on the monotonic clock; None allows any time.
+        self.deadline: float | None = None
         #: Probes that several gates asked for, and that were run once.
         self.shared = 0
 
     def verdict(self) -> Verdict:
         from adjudge.symbols import shrunken
 
+        if self.options.budget is not None:
+            self.deadline = time.monotonic() + self.options.budget
         self._say("scouting", 0, 1)
         with self._timed("reference"):
             doubts = self._examine()
@@ -389,16 +393,13 @@ class _Trial:
     def _docket(self, scouted: Scouted) -> Docket:
         ordinary = Probe(sizes=scouted.discovery.base)
         scene = scene_of(self.program, self.candidate, scouted, self.options)
-        deadline = None
-        if self.options.budget is not None:
-            deadline = time.monotonic() + self.options.budget
         required = self.options.required
         docket = Docket(
             scene,
             scouted.builder,
             self.runner,
             required=required,
-            deadline=deadline,
+            deadline=self.deadline,
             asked={g.CONTRACT.identifier for g in self.gates},
         )
         for case, observation in scouted.runs:

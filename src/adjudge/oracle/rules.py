@@ -24,7 +24,6 @@ from functools import lru_cache
 from math import isfinite, prod, sqrt
 from typing import Any
 
-import numpy as np
 import torch
 
 from adjudge.oracle.regimes import Regime
@@ -76,9 +75,9 @@ class Noise:
         """Uniform in [-1, 1], one for each element; not to be written to."""
         n = like.numel()
         if n > _POOL // 2:
-            # Torch's own generator takes some twenty times as long.
-            fast = np.random.Generator(np.random.SFC64(self._places.getrandbits(62)))
-            return torch.from_numpy(fast.random(n)).view(like.shape).mul_(2).sub_(1)
+            generator = torch.Generator().manual_seed(self._places.getrandbits(62))
+            drawn = torch.empty(like.shape, dtype=torch.float64)
+            return drawn.uniform_(-1, 1, generator=generator)
         start = self._places.randrange(_POOL - n)
         return _pool()[start : start + n].view(like.shape)
 
