@@ -32,9 +32,7 @@ struct Sums {
   // columns t before beta.
   float4 pairs[THREADS / 32][32];
   float read[CHUNK];    // rowsum(Q o s diag(e) dO S^T)
-  float erased[CHUNK];  // rowsum(K o -diag(e) dV S^T)
-  float written[CHUNK];  // rowsum(K o diag(r) U dS'^T)
-  float per_beta[CHUNK];  // the same of U'
+  float keys[2][CHUNK];  // rowsum(K o -diag(e) dV S^T), and rowsum(K o diag(r) U' dS'^T)
 };
 static_assert(sizeof(Sums) <= BLOCK_BYTES);
 
@@ -189,45 +187,62 @@ __device__ void clear_tails(Memory& memory, int tokens) {
   fence_async();
 }
 
-// x_ij exp(G_i - G_j) factor within the decay's triangle, and times beta_j, in pairs.
+// Not an invariant of the loop over items: the compiler would keep all that follows from it, a hundred
+// addresses and conditions, in registers from one item to the next.
+struct ItemLane : Lane {
+  uint32_t first;  // where `fragment` has the first two blocks of a tile
+  __device__ __forceinline__ ItemLane() : first(fragment(0, 0)) {
+    asm volatile("" : "+r"(row), "+r"(pair), "+r"(first));
+  }
+  // `b` is even, so that it changes bits of its own.
+  __device__ __forceinline__ uint32_t fragment_of(uint32_t tile, int b) const {
+    return tile + (first ^ 16 * b);
+  }
+};
+
+// x_ij exp(G_i - G_j) factor within the decay's triangle, and, into a tile, times beta_j.
 template <bool Delta>
-__device__ __forceinline__ void decayed(uint32_t (&packed)[16], float (&x)[32],
-                                        const Memory& memory, const Lane& lane, float factor,
-                                        int strict) {
+__device__ __forceinline__ void decayed(uint32_t tile, float (&x)[32], const Memory& memory,
+                                        const ItemLane& lane, float factor, int strict) {
   const float to[2] = {memory.log_decay[lane.row], memory.log_decay[lane.row + 8]};
 #pragma unroll
-  for (int i = 0; i < 32; i += 2) {
-    const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
-    const float2 from = *reinterpret_cast<const float2*>(memory.log_decay + column);
-    float2 write = make_float2(1.f, 1.f);
-    if constexpr (Delta) write = *reinterpret_cast<const float2*>(memory.beta + column);
-    float out[2];
+  for (int b = 0; b < 8; b += 2) {
+    uint32_t packed[4];
 #pragma unroll
-    for (int y = 0; y < 2; y++) {
-      const bool kept = column + y + strict <= row;
-      const float decay = decay_between(to[i / 2 % 2], y ? from.y : from.x, kept);
-      x[i + y] *= factor * decay;
-      out[y] = (y ? write.y : write.x) * x[i + y];
+    for (int m = 0; m < 4; m++) {
+      const int i = 4 * b + 2 * m, row = lane.row + 8 * (m % 2);
+      const int column = 8 * (b + m / 2) + lane.pair;
+      const float2 from = *reinterpret_cast<const float2*>(memory.log_decay + column);
+      float2 write = make_float2(1.f, 1.f);
+      if constexpr (Delta) write = *reinterpret_cast<const float2*>(memory.beta + column);
+#pragma unroll
+      for (int y = 0; y < 2; y++) {
+        const bool kept = column + y + strict <= row;
+        x[i + y] *= factor * decay_between(to[m % 2], y ? from.y : from.x, kept);
+      }
+      packed[m] = pack(write.x * x[i], write.y * x[i + 1]);
     }
-    packed[i / 2] = pack(out[0], out[1]);
+    store_matrices(lane.fragment_of(tile, b), packed[0], packed[1], packed[2], packed[3]);
   }
 }
 
-__device__ __forceinline__ void store_tile(uint32_t block, const uint32_t (&packed)[16]) {
+__device__ __forceinline__ void store_tile(uint32_t block, const uint32_t (&packed)[16],
+                                           const ItemLane& lane) {
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
-    store_matrices(fragment(block, b), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
-                   packed[2 * b + 3]);
+    store_matrices(lane.fragment_of(block, b), packed[2 * b], packed[2 * b + 1],
+                   packed[2 * b + 2], packed[2 * b + 3]);
   }
 }
 
 // The sum over the row of x times a tile in shared memory, for the thread's two rows.
-__device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile) {
+__device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile,
+                                           const ItemLane& lane) {
   float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
     uint32_t words[4];
-    load_matrices(words, fragment(tile, b));
+    load_matrices(words, lane.fragment_of(tile, b));
 #pragma unroll
     for (int m = 0; m < 4; m++) {
       const float part =
@@ -279,7 +294,7 @@ __device__ __forceinline__ void small_product(float (&d)[4], const uint32_t (&a)
 // ones and zeroes, which takes x apart in two bfloat16 that hold 16 bits of it.
 template <bool Delta>
 __device__ __forceinline__ float4 pair_sums(const float (&x)[32], const Memory& memory,
-                                            const Lane& lane) {
+                                            const ItemLane& lane) {
   float2 columns = make_float2(0.f, 0.f);
   if constexpr (Delta) {
     float sums[16];
@@ -341,11 +356,22 @@ __device__ __forceinline__ void times_product(float (&x)[32], uint32_t a, uint32
   for (int i = 0; i < 32; i++) x[i] *= y[i];
 }
 
-__device__ __forceinline__ void store_pair(float (&rows)[CHUNK], const Lane& lane, float2 sums) {
-  if (threadIdx.x % 4 == 0) {
-    rows[lane.row] = sums.x;
-    rows[lane.row + 8] = sums.y;
+// The quad's sums of two rows, of which each lane keeps one; x[1] without a delta rule is not there.
+struct RowSums {
+  float kept;
+  __device__ __forceinline__ RowSums(float2 x) : kept(threadIdx.x % 2 ? x.y : x.x) {}
+  __device__ __forceinline__ RowSums(float2 x, float2 y)
+      : kept(threadIdx.x % 4 < 2 ? (threadIdx.x % 2 ? x.y : x.x) : (threadIdx.x % 2 ? y.y : y.x)) {}
+  __device__ __forceinline__ void store(float (&rows)[CHUNK], const ItemLane& lane) const {
+    if (threadIdx.x % 4 < 2) rows[lane.row + 8 * (threadIdx.x % 2)] = kept;
   }
+  __device__ __forceinline__ void store(float (&rows)[2][CHUNK], const ItemLane& lane) const {
+    rows[threadIdx.x % 4 / 2][lane.row + 8 * (threadIdx.x % 2)] = kept;
+  }
+};
+
+__device__ __forceinline__ float2 scaled(float2 x, float first, float second) {
+  return make_float2(first * x.x, second * x.y);
 }
 
 __device__ __forceinline__ void scale_rows(float (&x)[32], float first, float second) {
@@ -358,7 +384,7 @@ __device__ __forceinline__ float state_product(const Memory& memory) {
   float sum = 0.f;
   const uint4* x = reinterpret_cast<const uint4*>(memory.state);
   const uint4* y = reinterpret_cast<const uint4*>(memory.d_state);
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < 2 * int(BLOCK_BYTES) / 16 / THREADS; i++) {
     const uint4 a = x[i * THREADS + threadIdx.x], b = y[i * THREADS + threadIdx.x];
     const uint32_t left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
@@ -383,25 +409,28 @@ struct Outgoing {
     return (first * p.value_heads + at.value_head) * HEAD + key();
   }
   __device__ __forceinline__ Outgoing(const Parameters& p, const Item& at, const float (&x)[32],
-                                      const Lane& lane, float* wide) {
+                                      const ItemLane& lane, float* wide) {
 #pragma unroll
     for (int i = 0; i < 16; i++) packed[i] = pack(x[2 * i], x[2 * i + 1]);
     if (wide == nullptr) return;
-    wide += base(p, at);
+    const int pitch = p.value_heads * HEAD;
+    wide += base(p, at) + int64_t(lane.row) * pitch + lane.pair;
 #pragma unroll
-    for (int i = 0; i < 32; i += 2) {
-      const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
-      if (row < at.chunk.z) {
-        *reinterpret_cast<float2*>(wide + int64_t(row) * p.value_heads * HEAD + column) =
-            make_float2(x[i], x[i + 1]);
+    for (int h = 0; h < 2; h++) {
+      if (lane.row + 8 * h >= at.chunk.z) return;
+#pragma unroll
+      for (int b = 0; b < 8; b++) {
+        *reinterpret_cast<float2*>(wide + 8 * b) = make_float2(x[4 * b + 2 * h], x[4 * b + 2 * h + 1]);
       }
+      wide += 8 * pitch;
     }
   }
   // `tile` is free.
   __device__ __forceinline__ void finish(const Parameters& p, const Item& at, char* tile,
-                                         __nv_bfloat16* narrow, int barrier) const {
+                                         __nv_bfloat16* narrow, int barrier,
+                                         const ItemLane& lane) const {
     if (narrow == nullptr) return;
-    store_tile(shared_address(tile), packed);
+    store_tile(shared_address(tile), packed, lane);
     named_sync(barrier, 128);
     narrow += base(p, at);
     const int thread = threadIdx.x % 128;
@@ -455,10 +484,12 @@ __device__ __forceinline__ Found read_sums(const Memory& memory) {
   };
   found.between = make_float2(pairs.x, pairs.y);
   found.from_here = two(sums.read);
-  found.before = two(sums.written);
+  found.before = two(sums.keys[1]);
   if constexpr (Delta) {
-    found.from_here = found.from_here + two(sums.erased);
-    found.per_beta = make_float2(pairs.z, pairs.w) + two(sums.per_beta);
+    found.from_here = found.from_here + two(sums.keys[0]);
+    found.per_beta = make_float2(pairs.z, pairs.w) + found.before;
+    const float2 rates = two(memory.rates);
+    found.before = make_float2(rates.x * found.before.x, rates.y * found.before.y);
   }
   found.states = 0.f;
 #pragma unroll
@@ -550,7 +581,7 @@ __device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, c
 
 template <bool Delta>
 __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memory, int phase) {
-  const Lane lane;
+  const ItemLane lane;
   const uint32_t d_out = shared_address(memory.d_out);
   float pairs[32], d_q[32];
   products_begin();
@@ -562,10 +593,12 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   products_commit();
   products_wait<1>();
   settled(pairs);
-  if (Delta && threadIdx.x < CHUNK) memory.rates[threadIdx.x] = memory.beta[threadIdx.x];
-  uint32_t packed[16];
-  decayed<Delta>(packed, pairs, memory, lane, p.scale, 0);
-  store_tile(shared_address(memory.d_weights), packed);
+  if (Delta && threadIdx.x < 32) {  // the warp that read the item's before
+    const int token = 2 * threadIdx.x;
+    *reinterpret_cast<float2*>(&memory.rates[token]) =
+        *reinterpret_cast<const float2*>(&memory.beta[token]);
+  }
+  decayed<Delta>(shared_address(memory.d_weights), pairs, memory, lane, p.scale, 0);
   Ahead ahead(p, memory, phase);
   products_wait<0>();
   settled(d_q);
@@ -573,7 +606,7 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
              p.scale * exponential(memory.log_decay[lane.row + 8]));
   barrier_wait(shared_address(&memory.keys_full), phase);
   const uint32_t q = shared_address(memory.q), k = shared_address(memory.k);
-  const float2 read = row_sums(d_q, q);
+  const RowSums read(row_sums(d_q, q, lane));
   float end = 0.f;
   {
     const Item at(memory, phase ^ 1);
@@ -585,6 +618,7 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   fence_async();
   ahead.ask(p);
   __syncthreads();
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   products_begin();
   multiply<4, Major::K, Major::Other>(d_q, shared_address(memory.d_weights), k, true);
   products_commit();
@@ -594,21 +628,19 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   const Outgoing outgoing(p, Item(memory, phase ^ 1), d_q, lane, p.d_q_wide);
   times_product(pairs, q, k);
   const float4 found = pair_sums<Delta>(pairs, memory, lane);
-  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   __syncthreads();  // the other warpgroup is through with dP, q and k
   memory.sums.pairs[threadIdx.x / 32][threadIdx.x % 32] = found;
-  store_pair(memory.sums.read, lane, read);
-  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_weights, p.d_q, 1);
+  read.store(memory.sums.read, lane);
+  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_weights, p.d_q, 1, lane);
 }
 
 __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory, int phase) {
-  const Lane lane;
+  const ItemLane lane;
   const uint32_t d_v = shared_address(memory.d_v), update = shared_address(memory.update);
   const uint32_t k = shared_address(memory.k), d_inner = shared_address(memory.d_inner);
   float pairs[32], early[32];
-  float2 erased, per_beta, written;
   barrier_wait(shared_address(&memory.states_full), phase);
-  {
+  const RowSums rows = [&]() {
     float late[32];
     products_begin();
     multiply<8, Major::K, Major::Other>(early, d_v, shared_address(memory.state), false);
@@ -616,22 +648,24 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
     products_begin();
     multiply<8, Major::K, Major::Other>(late, update, shared_address(memory.d_state), false);
     products_commit();
-    const float first = memory.log_decay[lane.row], second = memory.log_decay[lane.row + 8];
-    const float last = memory.log_decay[CHUNK - 1];
+    barrier_wait(shared_address(&memory.keys_full), phase);
     products_wait<1>();
     settled(early);
-    scale_rows(early, -exponential(first), -exponential(second));
-    barrier_wait(shared_address(&memory.keys_full), phase);
-    erased = row_sums(early, k);
+    const float log[2] = {memory.log_decay[lane.row], memory.log_decay[lane.row + 8]};
+    const float last = memory.log_decay[CHUNK - 1];
+    const float erase[2] = {-exponential(log[0]), -exponential(log[1])};
+    const float2 erased = scaled(row_sums(early, k, lane), erase[0], erase[1]);
     products_wait<0>();
     settled(late);
-    scale_rows(late, exponential(last - first), exponential(last - second));
-    per_beta = row_sums(late, k);
-    const float beta[2] = {memory.beta[lane.row], memory.beta[lane.row + 8]};
-    written = make_float2(beta[0] * per_beta.x, beta[1] * per_beta.y);
+    const float rest[2] = {exponential(last - log[0]), exponential(last - log[1])};
+    const float write[2] = {memory.beta[lane.row] * rest[0], memory.beta[lane.row + 8] * rest[1]};
+    const float2 written = scaled(row_sums(late, k, lane), rest[0], rest[1]);
 #pragma unroll
-    for (int i = 0; i < 32; i++) early[i] += beta[i / 2 % 2] * late[i];
-  }
+    for (int i = 0; i < 32; i++) {
+      early[i] = erase[i / 2 % 2] * early[i] + write[i / 2 % 2] * late[i];
+    }
+    return RowSums(erased, written);
+  }();
   products_begin();
   multiply<8, Major::K, Major::K>(pairs, d_v, update, false);
   products_commit();
@@ -639,11 +673,10 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   const float end = Item(memory, phase ^ 1).first() ? 0.f : decay * state_product(memory);
   products_wait<0>();
   settled(pairs);
-  uint32_t packed[16];
-  decayed<true>(packed, pairs, memory, lane, -1.f, 1);
-  store_tile(d_inner, packed);
+  decayed<true>(d_inner, pairs, memory, lane, -1.f, 1);
   fence_async();
   __syncthreads();
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   products_begin();
   multiply<4, Major::K, Major::Other>(early, d_inner, k, true);
   multiply<4, Major::Other, Major::Other>(early, d_inner, k, true);
@@ -655,18 +688,15 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   const Outgoing outgoing(p, Item(memory, phase ^ 1), early, lane, p.d_k_wide);
   times_product(pairs, k, k);
   const float4 found = pair_sums<true>(pairs, memory, lane);
-  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   __syncthreads();
   memory.sums.pairs[threadIdx.x / 32][threadIdx.x % 32] = found;
-  store_pair(memory.sums.erased, lane, erased);
-  store_pair(memory.sums.per_beta, lane, per_beta);
-  store_pair(memory.sums.written, lane, written);
-  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_inner, p.d_k, 2);
+  rows.store(memory.sums.keys, lane);
+  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_inner, p.d_k, 2, lane);
 }
 
 // The same without a delta rule.
 __device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& memory, int phase) {
-  const Lane lane;
+  const ItemLane lane;
   const uint32_t k = shared_address(memory.k);
   float late[32];
   barrier_wait(shared_address(&memory.states_full), phase);
@@ -681,19 +711,19 @@ __device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& 
   settled(late);
   scale_rows(late, unit * exponential(last - first), unit * exponential(last - second));
   barrier_wait(shared_address(&memory.keys_full), phase);
-  const float2 written = row_sums(late, k);
+  const RowSums written(row_sums(late, k, lane));
   const float end = at.summed<false>() ? 0.f : unit * exponential(last) * state_product(memory);
   __syncthreads();  // dP is there
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   products_begin();
   multiply<4, Major::Other, Major::Other>(late, shared_address(memory.d_weights),
                                           shared_address(memory.q), true);
   products_commit();
   products_wait<0>();
   settled(late);
-  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   __syncthreads();
-  store_pair(memory.sums.written, lane, written);
-  Outgoing(p, at, late, lane, p.d_k_wide).finish(p, at, memory.d_inner, p.d_k, 2);
+  written.store(memory.sums.keys[1], lane);
+  Outgoing(p, at, late, lane, p.d_k_wide).finish(p, at, memory.d_inner, p.d_k, 2, lane);
 }
 
 static_assert(sizeof(Memory) == SHARED_GRADIENTS);
@@ -701,7 +731,6 @@ static_assert(sizeof(Memory) == SHARED_GRADIENTS);
 template <bool Delta>
 __device__ __forceinline__ void gradients_block(const Parameters& p, char* shared) {
   Memory& memory = *reinterpret_cast<Memory*>(shared);
-  const int warp = warp_index();
   if (threadIdx.x == 0) {
     barrier_init(shared_address(&memory.values_full), 1);
     barrier_init(shared_address(&memory.values_empty), 2);
@@ -711,9 +740,8 @@ __device__ __forceinline__ void gradients_block(const Parameters& p, char* share
     barrier_init_done();
   }
   cluster_sync();
-  int ticket = blockIdx.x / 2, phase = 0;
   if (threadIdx.x == 0) {
-    const Item at(p, ticket);
+    const Item at(p, blockIdx.x / 2);
     at.keep<Delta>(memory, 1);
     load_keys(p, memory, at);
     await_scans<Delta>(p, at.chunk_head, 0);
@@ -721,7 +749,7 @@ __device__ __forceinline__ void gradients_block(const Parameters& p, char* share
     load_states(p, memory, at);
   }
   __syncthreads();
-  while (ticket < p.chunk_heads) {
+  for (int phase = 0, more = true; more; phase ^= 1) {
     if (threadIdx.x == 0) take_next(p, memory, phase);
     barrier_wait(shared_address(&memory.values_full), phase);
     const int tokens = memory.chunk[phase ^ 1].z;
@@ -730,7 +758,7 @@ __device__ __forceinline__ void gradients_block(const Parameters& p, char* share
       clear_tails<Delta>(memory, tokens);
       __syncthreads();
     }
-    if (warp < 4) {
+    if (warp_index() < 4) {
       query_gradient<Delta>(p, memory, phase);
     } else if constexpr (Delta) {
       key_gradient(p, memory, phase);
@@ -738,17 +766,16 @@ __device__ __forceinline__ void gradients_block(const Parameters& p, char* share
       plain_key_gradient(p, memory, phase);
     }
     barrier_wait(shared_address(&memory.ticket_full), phase);
-    ticket = memory.tickets[phase];
+    more = memory.tickets[phase] < p.chunk_heads;
     fence_async();  // the next item's queries come to where the sums are
     __syncthreads();
-    if (warp == 0) {
+    if (warp_index() == 0) {
       const Found found = read_sums<Delta>(memory);
       __syncwarp();
-      if (threadIdx.x == 0 && ticket < p.chunk_heads) load_keys(p, memory, Item(memory, phase));
+      if (threadIdx.x == 0 && more) load_keys(p, memory, Item(memory, phase));
       // While the next item's tiles are on their way.
       add_gate<Delta>(p, found, Item(memory, phase ^ 1));
     }
-    phase ^= 1;
   }
   if (!Delta) let_next_start();
   cluster_sync();    // the other block may still send here
