@@ -29,11 +29,17 @@ from adjudge.worker.client import Zygote
 CORE = ("wrong-value", "shape-dependent", "drops-nonfinite", "stale-output")
 
 
-def judge(row: corpus.Row, zygote: Zygote, budget: float, runner: str) -> dict[str, Any]:
+def judge(
+    row: corpus.Row,
+    zygote: Zygote,
+    budget: float,
+    runner: str,
+    gates: tuple[str, ...] | None = None,
+) -> dict[str, Any]:
     start = time.perf_counter()
     name = f"{row['problem']}-{row['sha'][:8]}"
     program, candidate = kernelbench.from_source(row["reference"], row["candidate"], name)
-    options = Options(zygote=zygote, budget=budget, examine=False, runner=runner)
+    options = Options(zygote=zygote, budget=budget, examine=False, runner=runner, gates=gates)
     verdict = verify(program, candidate, options)
     violations = [
         {

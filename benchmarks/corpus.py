@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,17 @@ def first_accepted(path: Path, count: int) -> list[Row]:
         if row["accepted"] and (held is None or row["sha"] < held["sha"]):
             best[row["problem"]] = row
     return sorted(best.values(), key=lambda row: row["sha"])[:count]
+
+
+def stratified(path: Path, count: int) -> list[Row]:
+    """One accepted kernel a problem (its lowest sha), so ordered that every beginning holds as much of
+    each level as the whole; within a level by sha."""
+    by_level: dict[int, list[Row]] = {}
+    for row in first_accepted(path, sys.maxsize):
+        by_level.setdefault(row["level"], []).append(row)
+    placed = [
+        ((place + 0.5) / len(level), row["sha"], row)
+        for level in by_level.values()
+        for place, row in enumerate(level)
+    ]
+    return [row for *_, row in sorted(placed, key=lambda item: item[:2])][:count]

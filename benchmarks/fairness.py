@@ -2,6 +2,7 @@
 
     python benchmarks/fairness.py --corpus FILE.jsonl.gz --out docs/audits/fairness.jsonl
     python benchmarks/fairness.py --corpus FILE.jsonl.gz --out ... --compiled
+    python benchmarks/fairness.py --corpus FILE.jsonl.gz --out ... --no-mutants --runner cuda --jobs 12
 
 With `--compiled` the candidate is `torch.compile` of the reference, which must be as clean. Appends
 one line a verdict and skips what is already there, so that an interrupted run resumes.
@@ -49,6 +50,8 @@ def judge(
         "grade": verdict.grade,
         "findings": {f.gate: f.outcome.value for f in verdict.findings},
         "reasons": {f.gate: f.reason for f in verdict.findings if f.outcome.value != "pass"},
+        "runner": options.runner,
+        "device": verdict.provenance.device,
         "probes": verdict.probes,
         "seconds": round(time.perf_counter() - start, 2),
     }
@@ -102,6 +105,7 @@ class Job:
     kind: str
     source: str
     budget: float
+    runner: str
 
     @property
     def compiled(self) -> bool:
@@ -116,6 +120,7 @@ def line_of(job: Job) -> dict[str, Any]:
         # What is planted shows in the cheap probes or hardly at all.
         budget=job.budget if honest else job.budget / 2,
         examine=False,
+        runner=job.runner,
         face="cpu" if job.compiled else "cuda",
         allow_compiler=job.compiled,
         timeout=COMPILE_SECONDS if job.compiled else RUN_SECONDS,
@@ -138,6 +143,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="substring of the problem's name")
     parser.add_argument("--no-mutants", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="judge torch.compile of each")
+    parser.add_argument("--runner", default="interpret", choices=("interpret", "cuda"))
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of probes a verdict")
     options = parser.parse_args()
@@ -148,7 +154,7 @@ def main() -> None:
             if held["gates"] == gates_digest():
                 done.add((held["problem"], held["kind"]))
     jobs = [
-        Job(row, kind, source, options.budget)
+        Job(row, kind, source, options.budget, options.runner)
         for row in corpus.tasks(options.corpus, per_level=options.per_level)
         if options.only in row["problem"]
         for kind, source in _kinds(
@@ -158,9 +164,12 @@ def main() -> None:
     ]
     # The deep ones take longest: begun last, they would be waited for alone.
     jobs.sort(key=lambda job: -job.row["level"])
-    face = "cpu" if options.compiled else "cuda"
-    found = farm.answers(line_of, jobs, options.jobs, face=face, allow_compiler=options.compiled)
-    for line in found:
+    how = {
+        "runner": options.runner,
+        "face": "cpu" if options.compiled else "cuda",
+        "allow_compiler": options.compiled,
+    }
+    for line in farm.answers(line_of, jobs, options.jobs, **how):
         with options.out.open("a") as sink:
             sink.write(json.dumps(line) + "\n")
         shown = line.get("fault") or Counter(line["findings"].values())

@@ -134,9 +134,9 @@ def floors(batch: int, length: int, heads: int) -> tuple[float, float]:
     return 4 * row / COPY * 1e3, (4 * row + 3 * row + 4 * state) / COPY * 1e3
 
 
-def errors(operators: dict[str, Operator]) -> list[str]:
+def errors(operators: dict[str, Operator], heads: int = 2) -> list[str]:
     """A table of relative RMS errors against float64."""
-    length, heads = 2048, 2
+    length = 2048
     inputs = draw(1, length, heads)
     d_out = torch.randn(1, length, heads, HEAD, device="cuda").bfloat16()
 
@@ -163,9 +163,9 @@ def errors(operators: dict[str, Operator]) -> list[str]:
     return lines
 
 
-def repeats(operator: Operator) -> bool:
-    inputs = draw(1, 1000, 4)
-    d_out = torch.randn(1, 1000, 4, HEAD, device="cuda").bfloat16()
+def repeats(operator: Operator, heads: int = 4) -> bool:
+    inputs = draw(1, 1000, heads)
+    d_out = torch.randn(1, 1000, heads, HEAD, device="cuda").bfloat16()
     first = torch.autograd.grad(operator(inputs, None), inputs, d_out)
     return all(
         all(map(torch.equal, first, torch.autograd.grad(operator(inputs, None), inputs, d_out)))
@@ -281,10 +281,14 @@ def main() -> None:
     text = measure(options.peers, options.seconds)
     print(text)
     if options.page is not None:
-        page = options.page.read_text(encoding="utf-8")
-        head, rest = page.split(MARKS[0])
-        tail = rest.split(MARKS[1])[1]
-        options.page.write_text(head + MARKS[0] + text + MARKS[1] + tail, encoding="utf-8")
+        rewrite(options.page, MARKS, text)
+
+
+def rewrite(path: Path, marks: tuple[str, str], text: str) -> None:
+    """Puts the text between the two marks of a page, in place of what is there."""
+    head, rest = path.read_text(encoding="utf-8").split(marks[0])
+    tail = rest.split(marks[1])[1]
+    path.write_text(head + marks[0] + text + marks[1] + tail, encoding="utf-8")
 
 
 if __name__ == "__main__":

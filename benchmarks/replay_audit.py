@@ -40,7 +40,7 @@ def replayed(job: tuple[corpus.Row, list[dict[str, Any]]]) -> list[Answer]:
                 words = ", ".join(
                     word
                     for word, wrong in (
-                        ("other inputs", not result.same_inputs),
+                        ("other inputs", result.same_inputs is False),
                         ("other outputs", result.same_outputs is False),
                         ("no violation", result.finding is None),
                     )

@@ -189,6 +189,9 @@ def generated() -> dict[Path, str]:
     fla = runpy.run_path(str(HERE / "audits" / "fla_page.py"))
     if fla["RECORD"].exists():
         files[HERE / "audits" / "fla-backward.md"] = fla["page"]()
+    agreement = runpy.run_path(str(HERE / "audits" / "agreement_page.py"))
+    if agreement["CUDA"].exists():
+        files[HERE / "audits" / "agreement.md"] = agreement["page"]()
     files[HERE / "faults.md"] = runpy.run_path(str(HERE / "fault_page.py"))["page"]()
     measured = classes.measured()
     for name in classes.CLASSES:

@@ -1,4 +1,4 @@
-"""Loss curves of a record as one SVG: a row a task, a column a member, the two runs over each other."""
+"""Loss curves of records as one SVG: a row a task, a column a member, the two runs over each other."""
 
 from __future__ import annotations
 
@@ -8,41 +8,51 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT, LEFT, TOP = 168, 120, 44, 40
 PITCH_X, PITCH_Y = WIDTH + 20, HEIGHT + 44
 COLOURS = {"float64": "#c2410c", "bfloat16": "#1d4ed8"}
+KEYS = {
+    "bfloat16": "bfloat16, on the kernels named and no others",
+    "float64": "float64, on torch, same seed",
+}
+NAMED = {"native": " (native)", "triton": " (Triton)", "": ""}
+#: Panels side by side.
+ACROSS = 5
 
 
-def draw(record: dict[str, Any]) -> str:
-    """The text of an SVG file. Every panel of a row has one scale; a dot is each step's loss."""
-    runs = [one for one in record["runs"] if "loss" in one]
+def draw(records: list[dict[str, Any]]) -> str:
+    """The text of an SVG file. Every panel of a row has one scale; each step's loss is a point."""
+    runs = [
+        one | {"path": record["settings"]["path"]}
+        for record in records
+        for one in record["runs"]
+        if "loss" in one
+    ]
     members = list(dict.fromkeys(one["member"] for one in runs))
     tasks = list(dict.fromkeys(one["task"] for one in runs))
-    width = LEFT + PITCH_X * max(1, len(members))
-    height = TOP + PITCH_Y * max(1, len(tasks)) + 10
-    native = record["settings"]["native"]
+    bands = [members[at : at + ACROSS] for at in range(0, len(members), ACROSS)]
+    rows = [(band, task) for band in bands for task in tasks]
+    width = LEFT + PITCH_X * min(ACROSS, max(1, len(members)))
+    height = TOP + PITCH_Y * max(1, len(rows)) + 10
+    where = dict.fromkeys(f"{record['device']}, {record['date']}" for record in records)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="10" fill="#333">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        f'<text x="{LEFT}" y="14" font-size="12">Loss by step on {escape(record["device"])}, '
-        f"{escape(record['date'])}</text>",
+        f'<text x="{LEFT}" y="14" font-size="12">Loss by step on {escape("; ".join(where))}</text>',
     ]
-    keys = {
-        "bfloat16": "bfloat16" + (", native kernels only" if native else ""),
-        "float64": "float64, portable path, same seed",
-    }
     x = LEFT
-    for mode, label in keys.items():
+    for mode, label in KEYS.items():
         lines.append(
             f'<path d="M{x} 24h16" stroke="{COLOURS[mode]}" fill="none" '
             f'stroke-width="{_stroke(mode)}"/><text x="{x + 20}" y="27">{label}</text>'
         )
         x += 30 + 6 * len(label)
-    for row, task in enumerate(tasks):
-        top = max(max(one["loss"]) for one in runs if one["task"] == task)
-        for column, member in enumerate(members):
+    for row, (band, task) in enumerate(rows):
+        shown = [one for one in runs if one["task"] == task]
+        top = max(max(one["loss"]) for one in shown if one["member"] in band)
+        for column, member in enumerate(band):
             at = LEFT + column * PITCH_X, TOP + 20 + row * PITCH_Y
-            chosen = [one for one in runs if (one["member"], one["task"]) == (member, task)]
+            chosen = [one for one in shown if one["member"] == member]
             if chosen:
-                lines += _panel(chosen, f"{member}, {task}", at, top)
+                lines += _panel(chosen, f"{member}, {task}{NAMED[chosen[0]['path']]}", at, top)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 

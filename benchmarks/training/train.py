@@ -1,12 +1,13 @@
 """Train small language models with every member, beside the same runs in float64.
 
-    python benchmarks/training/train.py [--native] [--steps 300] [--record docs/training.json]
-        [--curves docs/training.svg]
+    python benchmarks/training/train.py [--native | --triton] [--steps 300] [--record FILE]
+    python benchmarks/training/page.py [FILE ...]
 
 Each member learns each task twice from one seed: with bfloat16 projections and recurrences over
-float32 weights, and all in float64 on the portable path. `--native` makes every fallback from the
-native kernels an error in the first of the two. A loss or gradient that is not finite ends in an
-error. `--curves` draws what `--record` keeps.
+float32 weights, and all in float64 on torch. In the first of the two `--native` makes every fallback
+from the native kernels an error, and `--triton` every fallback from the Triton kernels of the portable
+path, which then run for members that have native ones too. A loss or gradient that is not finite ends
+in an error. `page.py` puts records into docs/training.json and draws them.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ import contextlib
 import copy
 import json
 import multiprocessing
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
-from curves import draw
 from model import Model
 from tasks import IGNORED, Recall, Task, Text
 from torch import Tensor
 
+from gated_recurrence import portable
 from gated_recurrence.layers import LAYERS
 from gated_recurrence.native import build, dispatch
 
@@ -53,7 +56,8 @@ class Settings:
     rate: float
     seed: int
     device: str
-    native: bool
+    #: "native" or "triton": the kernels that must run; "" for whichever do.
+    path: str
 
 
 def task_of(name: str, settings: Settings) -> Task:
@@ -86,9 +90,32 @@ def loss_of(model: Model, tokens: Tensor, targets: Tensor, mode: str) -> tuple[T
     return loss, right
 
 
+class TritonRequired(RuntimeError):
+    """A scan would have run on torch while the Triton kernels are required."""
+
+
+@contextlib.contextmanager
+def require_triton() -> Iterator[None]:
+    """While this is open nothing runs on native kernels, and a scan that Triton does not take raises."""
+    right = portable.applies
+
+    def applies(q: Tensor, rounded: bool) -> bool:
+        if not right(q, rounded):
+            raise TritonRequired(f"the Triton kernels are required: {q.dtype} on {q.device}")
+        return True
+
+    with (
+        mock.patch.object(dispatch, "native", return_value=False),
+        mock.patch.object(portable, "applies", applies),
+        mock.patch.dict(os.environ, {portable.CHOICE: "triton"}),
+    ):
+        yield
+
+
 def path_of(mode: str, settings: Settings) -> contextlib.AbstractContextManager[None]:
-    required = settings.native and mode == "bfloat16"
-    return dispatch.require_native() if required else contextlib.nullcontext()
+    if mode == "bfloat16" and settings.path:
+        return dispatch.require_native() if settings.path == "native" else require_triton()
+    return contextlib.nullcontext()
 
 
 def gradient_error(model: Model, batch: tuple[Tensor, Tensor], settings: Settings) -> float:
@@ -148,7 +175,6 @@ def run(member: str, task_name: str, mode: str, settings: Settings) -> dict[str,
     if mode == "bfloat16":
         batch = tuple(x.to(device) for x in task.batch(settings.batch, source))
         out["gradient_error"] = gradient_error(model, batch, settings)
-        out["path"] = "native" if settings.native else "portable or native"
     return out
 
 
@@ -168,7 +194,7 @@ def run_all(
 def _reported(member: str, task: str, mode: str, settings: Settings) -> dict[str, Any]:
     try:
         found = run(member, task, mode, settings)
-    except (dispatch.NativeRequired, ArithmeticError, ValueError) as error:
+    except (dispatch.NativeRequired, TritonRequired, ArithmeticError, ValueError) as error:
         found = {"member": member, "task": task, "mode": mode, "error": str(error)}
     said = found.get("error") or f"{found['loss'][-1]:.3f} after {found['seconds']:.0f} s"
     print(f"{member:20} {task:7} {mode:9} {said}", flush=True)
@@ -179,10 +205,18 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", nargs="+", default=list(MEMBERS), choices=MEMBERS)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--native", action="store_true", help="a fallback is an error")
+    paths = parser.add_mutually_exclusive_group()
+    for name in ("native", "triton"):
+        paths.add_argument(
+            f"--{name}",
+            dest="path",
+            action="store_const",
+            const=name,
+            default="",
+            help=f"what does not run on the {name} kernels is an error",
+        )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--record", type=Path, help="where the numbers go, JSON")
-    parser.add_argument("--curves", type=Path, help="where the drawing goes, SVG")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     sizes = {"steps": 300, "batch": 32, "length": 256, "pairs": 32, "vocabulary": 256}
     sizes |= {"width": 256, "heads": 2, "head": 128, "layers": 2, "seed": 1}
@@ -196,7 +230,7 @@ def main(given: list[str] | None = None) -> int:
     asked = arguments(given)
     names = Settings.__dataclass_fields__
     settings = Settings(**{name: getattr(asked, name) for name in names})
-    if settings.native:
+    if settings.path == "native":
         build.cubins()  # once, before the runs ask for it side by side
     runs = run_all(asked.members, asked.tasks, settings, asked.jobs)
     device = "cpu"
@@ -211,8 +245,6 @@ def main(given: list[str] | None = None) -> int:
     }
     if asked.record:
         asked.record.write_text(json.dumps(record, indent=None, separators=(",", ":")) + "\n")
-    if asked.curves:
-        asked.curves.write_text(draw(record))
     return int(any("error" in one for one in runs))
 
 

@@ -13,6 +13,11 @@ from adjudge.judge.selfcheck import wilson
 HERE = Path(__file__).resolve().parent
 #: When and on what the records were made.
 MADE = "2026-12-02 (of references 2026-12-03), in the interpreter, x86-64, 2 cores"
+#: The record of a GPU, and how it was made.
+CUDA = "fairness-cuda.jsonl"
+MADE_ON_CUDA = "2026-12-03, several judges at once, at most 12 seconds of probes a verdict"
+#: How the reason of a finding begins that no probe was left for.
+BUDGET = ("budget", "no pair of runs could be made")
 HONEST = {"reference": "the reference itself", "compiled": "`torch.compile` of the reference"}
 #: A mutant that gives the reference's own bits, or does not run, says nothing.
 VACUOUS = ("equivalent", "unbuilt")
@@ -41,6 +46,7 @@ def page() -> str:
             "reference's own bits, or do not run, are left out. Nearly all that is missed stands in "
             "deep networks, which ten seconds of probes do not get through.",
             "",
+            *_on_a_gpu(),
             "## Accepted kernels",
             "",
             *_audited(audit),
@@ -51,9 +57,49 @@ def page() -> str:
     )
 
 
+def _on_a_gpu() -> list[str]:
+    """The honest candidates that a GPU has run."""
+    if not (HERE / CUDA).exists():
+        return []
+    lines = _read(CUDA)
+    devices = ", ".join(sorted({line["device"] for line in lines if "device" in line}))
+    earlier = sorted({line["gates"] for line in lines} - {gates_digest()})
+    age = f" Judged by an earlier set of gates ({', '.join(f'`{g[:8]}`' for g in earlier)})."
+    return [
+        "## Honest candidates on a GPU",
+        "",
+        f"The same tasks on {devices} (`{CUDA}`), {MADE_ON_CUDA}.{age if earlier else ''}",
+        "",
+        "| candidate | gates | judged | convicted | 95% interval (Wilson) |",
+        "| --- | --- | --- | --- | --- |",
+        *_rows(lines),
+        "",
+        *_limits(lines),
+    ]
+
+
+def _limits(lines: list[Line]) -> list[str]:
+    """How much of what applies was decided, by kind: a control that says little protects little."""
+    rows = []
+    for kind in [kind for kind in HONEST if any(line["kind"] == kind for line in lines)]:
+        outcomes = Counter(
+            outcome
+            for line in lines
+            if line["kind"] == kind
+            for gate, outcome in line["findings"].items()
+            if outcome != "not_applicable" or line["reasons"][gate].startswith(BUDGET)
+        )
+        rows.append(
+            f"Of {outcomes.total()} findings on {HONEST[kind]} that apply, {outcomes['pass']} are "
+            "passes; a budget left out most of the others."
+        )
+    return [*rows, ""]
+
+
 def _rows(lines: list[Line]) -> list[str]:
     rows = []
-    kinds = [*HONEST, *sorted({line["kind"] for line in lines} - set(HONEST))]
+    there = {line["kind"] for line in lines}
+    kinds = [*(kind for kind in HONEST if kind in there), *sorted(there - set(HONEST))]
     for kind in kinds:
         judged = [x for x in lines if x["kind"] == kind and x["standing"] not in VACUOUS]
         convicted = sum("violation" in x["findings"].values() for x in judged)

@@ -64,6 +64,8 @@ class OutputTensor:
     aliases_previous: bool = False
     #: True for a Python number returned in place of a tensor.
     scalar: bool = False
+    #: The digest, once it was asked for.
+    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -74,8 +76,11 @@ class OutputTensor:
     @property
     def digest(self) -> str:
         """SHA-256 over dtype, shape and raw bytes."""
-        head = f"{self.dtype}{self.data.shape}".encode()
-        return hashlib.sha256(head + np.ascontiguousarray(self.data).tobytes()).hexdigest()
+        if not self._digest:
+            head = f"{self.dtype}{self.data.shape}".encode()
+            whole = hashlib.sha256(head + np.ascontiguousarray(self.data).tobytes())
+            self._digest.append(whole.hexdigest())
+        return self._digest[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +188,8 @@ class Observation:
     stdout: str = ""
     #: Seconds inside the worker for the observed call.
     seconds: float = 0.0
+    #: Seconds of each compilation of a kernel in the run, as the worker tells them.
+    compiled: tuple[float, ...] = ()
     #: Why the runner could not do it (UNSUPPORTED), or other facts worth a note.
     notes: tuple[str, ...] = field(default=())
 

@@ -108,10 +108,10 @@ class AllowedRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooserTolerance:
-    """What is accepted of one output beyond the derived bound: atol + rtol * |truth|, or, of values
-    stored in few bits, `steps` representable values to either side."""
+    """What is accepted of one output or gradient beyond the derived bound: atol + rtol * |truth|, or,
+    of values stored in few bits, `steps` representable values to either side."""
 
-    #: Path in the returned structure: "" for a bare tensor.
+    #: Path in the returned structure: "" for a bare tensor; of a gradient, as in an observation.
     path: str
     reason: str
     atol: float = 0.0
@@ -270,8 +270,6 @@ class Discovery:
     unasked: tuple[str, ...] = ()
     #: Whether the candidate offers gradients: by autograd, by functions or a backward of its own.
     gradients: bool = False
-    #: True if an output of the reference shares storage with one of its inputs or parameters.
-    reference_aliases: bool = False
 
     @property
     def uses_kernels(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from device_faults import DEVICE_FAULTS
 from faults import FAULTS, Fault
 from gradient_faults import GRADIENT_FAULTS
 
-GPU, TWO_GPUS, OTHER = "the GPU runner", "two GPUs", "another architecture"
+TWO_GPUS, OTHER = "two GPUs", "another architecture"
 
 #: Where a fault of each identifier lies.
 CLASSES: dict[str, tuple[str, ...]] = {
@@ -40,7 +41,7 @@ REPORTS = 56
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A fault that no run on a CPU shows."""
+    """A fault that no machine here shows."""
 
     identifier: str
     report: str
@@ -50,34 +51,16 @@ class Waiting:
 
 WAITING: tuple[Waiting, ...] = (
     Waiting(
-        identifier="S15",
-        report="https://github.com/pytorch/pytorch/issues/191937",
-        what="expanded keys and values of certain lengths are read wrongly by a library's CUDA kernel",
-        waits=GPU,
-    ),
-    Waiting(
         identifier="S30",
         report="https://github.com/tile-ai/tilelang/issues/2699",
         what="threads of one block read shared memory before it is written, on sm_120",
         waits=OTHER,
     ),
     Waiting(
-        identifier="S40",
-        report="https://github.com/ScalingIntelligence/KernelBench/pull/82",
-        what="the work is put on a stream that the timing events do not wait for",
-        waits=GPU,
-    ),
-    Waiting(
         identifier="S52",
         report="https://github.com/linkedin/Liger-Kernel/issues/1303",
         what="a kernel is launched on the current device, whatever device its tensors are on",
         waits=TWO_GPUS,
-    ),
-    Waiting(
-        identifier="S53",
-        report="https://github.com/vllm-project/vllm/pull/13632",
-        what="the work is put on another stream, and what reads its result does not wait",
-        waits=GPU,
     ),
     Waiting(
         identifier="S54",
@@ -102,7 +85,7 @@ Row = Fault | Waiting | OfTheTask
 
 def rows() -> tuple[Row, ...]:
     """Every report of the list, by its identifier."""
-    found: list[Row] = [*FAULTS, *GRADIENT_FAULTS, *WAITING, OfTheTask()]
+    found: list[Row] = [*FAULTS, *GRADIENT_FAULTS, *DEVICE_FAULTS, *WAITING, OfTheTask()]
     return tuple(sorted(found, key=lambda row: row.identifier))
 
 

@@ -455,6 +455,53 @@ FAULTS: tuple[Fault, ...] = (
         """,
     ),
     Fault(
+        identifier="S15",
+        report="https://github.com/pytorch/pytorch/issues/191937",
+        what="expanded values are read as if dense where one key is left over after tiles of 32",
+        gates=("layout-dependent", "out-of-bounds"),
+        arguments="p, v",
+        inputs="torch.rand(4, 33), torch.randn(4, 33, 16)",
+        reference="return (p[:, :, None] * v).sum(dim=1)",
+        top="""
+            @triton.jit
+            def weigh(
+                p_ptr, v_ptr, out_ptr, keys, whole, columns, head_stride, key_stride, column_stride,
+                last_head, last_key, last_column, TILES: tl.constexpr, BLOCK: tl.constexpr,
+            ):
+                head = tl.program_id(0).to(tl.int64)
+                column = tl.arange(0, BLOCK).to(tl.int64)
+                inside = column < columns
+                total = tl.zeros((BLOCK,), dtype=tl.float32)
+                for tile in range(TILES):
+                    key = tile * 32 + tl.arange(0, 32).to(tl.int64)
+                    p = tl.load(p_ptr + head * keys + key, mask=key < whole, other=0.0)
+                    at = key[:, None] * key_stride + column[None, :] * column_stride
+                    mask = (key < whole)[:, None] & inside[None, :]
+                    v = tl.load(v_ptr + head * head_stride + at, mask=mask, other=0.0)
+                    total += tl.sum(p[:, None] * v, axis=0)
+                if whole < keys:
+                    at = head * last_head + whole.to(tl.int64) * last_key + column * last_column
+                    v = tl.load(v_ptr + at, mask=inside, other=0.0)
+                    total += tl.load(p_ptr + head * keys + whole) * v
+                tl.store(out_ptr + head * columns + column, total, mask=inside)
+
+            def run(p, v, dense):
+                p = p.contiguous()
+                heads, keys, columns = v.shape
+                whole = keys - (keys % 32 == 1)
+                out = torch.empty((heads, columns), dtype=v.dtype, device=v.device)
+                last = (keys * columns, columns, 1) if dense else v.stride()
+                if out.numel():
+                    weigh[(heads,)](
+                        p, v, out, keys, whole, columns, *v.stride(), *last,
+                        TILES=triton.cdiv(whole, 32), BLOCK=triton.next_power_of_2(columns),
+                    )
+                return out
+        """,
+        correct="return run(p, v, False)",
+        broken="return run(p, v, True)",
+    ),
+    Fault(
         identifier="S16",
         report="https://github.com/pytorch/pytorch/issues/178871",
         what="an atomic addition without a mask: lanes past the end add as well",

@@ -6,6 +6,7 @@ import pytest
 
 from adjudge.contract import Outcome
 from adjudge.frontends import kernelbench
+from adjudge.judge.replay import replay
 from adjudge.judge.verify import Options, verify
 from adjudge.oracle import REGIMES
 from adjudge.worker.client import Zygote
@@ -257,3 +258,41 @@ def running(x):
     verdict = verify(program, candidate, options)
     convicted = {finding.gate: finding for finding in verdict.violations}
     assert convicted["narrow-accumulator"].exact, verdict.findings
+
+
+def test_a_grade_is_shown_at_the_least_sizes_and_replayed_there(zygote: Zygote) -> None:
+    """Nothing is summed, so that no other run than an ordinary one shows it."""
+    plain = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x)
+
+
+def get_inputs():
+    return [torch.randn(16, 96)]
+
+
+def get_init_inputs():
+    return []
+"""
+    coarse = plain.replace("class Model(", "class ModelNew(").replace(
+        "torch.sigmoid(x)", "torch.sigmoid(x.half()).float()"
+    )
+    program, candidate = kernelbench.from_source(plain, coarse, "coarse")
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "narrow-accumulator"))
+    (finding,) = verify(program, candidate, options).violations
+    violation = finding.violation
+    assert violation is not None
+    assert (finding.gate, violation.signature) == ("wrong-value", "precision")
+    assert all(size == 1 for _, size in violation.probe.sizes)
+    again = replay(violation.replay, program, candidate, options)
+    assert again.same_inputs
+    assert again.same_outputs
+    assert again.finding is not None
+    assert again.finding.reason == finding.reason
+    assert again.finding.violation is not None
+    assert again.finding.violation.probe == violation.probe

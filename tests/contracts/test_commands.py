@@ -68,6 +68,42 @@ def test_a_tolerance_that_accepts_zeros_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("of", "width", "code", "line", "words"),
+    [
+        ("args[0]", "rtol = 0.01", 0, 0, ""),
+        ("args[1]", "rtol = 0.01", 2, 2, "the reference has no gradient for 'args[1]'"),
+        ("args[0]", "atol = 1e-12", 2, 1, "tighter than the oracle supports"),
+        ("args[0]", "atol = 9.0", 2, 4, "accepts zero in place of every answer"),
+    ],
+)
+def test_a_tolerance_of_a_gradient(
+    tmp_path: Path,
+    of: str,
+    width: str,
+    code: int,
+    line: int,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reference, contract = SOFTMAX / "reference.py", tmp_path / "contract.toml"
+    assert run(["contract", "init", str(reference), "-o", str(contract)]) == 0
+    drafted = contract.read_text()
+    contract.write_text(
+        f'{drafted}[[tolerance.gradients]]\nof = "{of}"\nreason = "half of it"\n{width}\n'
+    )
+    assert run(["contract", "check", str(contract), "--reference", str(reference)]) == code
+    told = " ".join(capsys.readouterr().err.split())
+    if code:
+        assert f"contract.toml:{drafted.count(chr(10)) + line}: " in told
+        assert words in told
+    assert run(["explain", str(contract)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "tolerance.gradients" in shown
+    assert f"{of}: atol" in shown
+    assert "half of it" in shown
+
+
+@pytest.mark.parametrize(
     ("signature", "expires", "code", "words"),
     [
         ("value", "2999-12-31", 0, "waived"),

@@ -15,7 +15,7 @@ from adjudge.contracts import classes, file, reading, sizes, waivers
 from adjudge.contracts.draft import to_toml
 from adjudge.contracts.lines import lines_of
 from adjudge.contracts.promises import DESIGNED, present, promises
-from adjudge.contracts.terms import Looser
+from adjudge.contracts.terms import Looser, LooserGradient
 from adjudge.errors import UsageError
 from adjudge.gates import GATES
 from adjudge.probe import Probe
@@ -42,6 +42,7 @@ words = "softmax"
 [tolerance]
 words = "derived"
 """
+GRADIENT = '[[tolerance.gradients]]\nof = "args[0]"\nreason = "{}"\n'
 LOOSER = '[[tolerance.looser]]\noutput = "output"\nreason = "{}"\n'
 
 
@@ -88,6 +89,17 @@ def loaded(folder: Path, text: str) -> file.ContractFile:
             "[tolerance]",
             LOOSER.format("why") + "rtol = 1.0\n[tolerance]",
             r"toml:22: .*accepts zero",
+        ),
+        ("[tolerance]", GRADIENT.format("") + "atol = 1.0\n[tolerance]", r"toml:21: .*no reason"),
+        (
+            "[tolerance]",
+            GRADIENT.format("why") + "rtol = 1.0\n[tolerance]",
+            r"toml:22: .*accepts zero",
+        ),
+        (
+            "[tolerance]",
+            2 * (GRADIENT.format("why") + "rtol = 0.1\n") + "[tolerance]",
+            r"toml:24: the gradient of args\[0\] has two tolerances",
         ),
         (
             "[scope.sizes]",
@@ -147,7 +159,9 @@ def test_what_is_written_is_read(
         plain,
         scope=replace(plain.scope, words=words, sizes={words: f"{low}..{low + more}", "n": [low]}),
         tolerance=replace(
-            plain.tolerance, looser=[Looser(output="output", reason=reason, atol=0.5)]
+            plain.tolerance,
+            looser=[Looser(output="output", reason=reason, atol=0.5)],
+            gradients=[LooserGradient(of=words, reason=reason, rtol=0.5)],
         ),
     )
     found = loaded(folder, to_toml(terms))

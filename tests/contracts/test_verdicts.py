@@ -69,6 +69,50 @@ def test_a_looser_tolerance_accepts_what_lies_within_it(
     assert any(promise.reason == "known" for promise in verdict.promises)
 
 
+@pytest.mark.parametrize(("rtol", "sound"), [("0.01", True), ("0.0001", False)])
+def test_a_looser_tolerance_of_a_gradient_accepts_what_lies_within_it(
+    tmp_path: Path, zygote: Zygote, rtol: str, sound: bool
+) -> None:
+    source = """
+import torch
+
+
+class Coarse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.softmax(x, -1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return 1.001 * y * (g - (g * y).sum(-1, keepdim=True))
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return Coarse.apply(x)
+"""
+    program, candidate = kernelbench.from_source(SOFTMAX, source, "k")
+    more = f'\n[[tolerance.gradients]]\nof = "args[0]"\nreason = "known"\nrtol = {rtol}\n'
+    path = tmp_path / "contract.toml"
+    path.write_text(draft(program) + more, encoding="utf-8")
+    options = Options(
+        zygote=zygote,
+        examine=False,
+        contract=load(path),
+        gates=("wrong-value", "wrong-gradient"),
+    )
+    verdict = verify(program, candidate, options)
+    assert [f.gate for f in verdict.violations] == ([] if sound else ["wrong-gradient"])
+    assert any(promise.reason == "known" for promise in verdict.promises)
+    if not sound:
+        (finding,) = verdict.violations
+        assert finding.violation is not None
+        assert "0.0001 |expected|" in finding.violation.bound
+
+
 ODD = 'if x.shape[-1] % 2:\n    raise ValueError("width must be even")\nreturn torch.softmax(x, -1)'
 
 

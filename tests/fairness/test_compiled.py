@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from adjudge.contract import Outcome
 from adjudge.frontends import kernelbench
@@ -35,11 +36,22 @@ def get_init_inputs():
 """
 
 
+ON_A_GPU = pytest.param(
+    {"runner": "cuda"},
+    marks=(
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+    ),
+    id="cuda",
+)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
-def test_a_compiled_reference_is_convicted_of_nothing() -> None:
+@pytest.mark.parametrize("where", [pytest.param({"face": "cpu"}, id="cpu"), ON_A_GPU])
+def test_a_compiled_reference_is_convicted_of_nothing(where: dict[str, str]) -> None:
     program = kernelbench.KernelBenchProgram(REFERENCE, "compiled")
     candidate = kernelbench.candidate_from(REFERENCE + mutants.COMPILED, "compiled")
-    options = Options(budget=8, examine=False, face="cpu", allow_compiler=True, timeout=120)
+    options = Options(budget=8, examine=False, allow_compiler=True, timeout=120, **where)
     verdict = verify(program, candidate, options)
     assert not verdict.violations, [(f.gate, f.reason) for f in verdict.violations]
     (ordinary,) = (f for f in verdict.findings if f.gate == "wrong-value")

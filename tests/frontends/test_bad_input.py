@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import adjudge
-from adjudge.contract import Standing, Verdict
+from adjudge.contract import Outcome, Standing, Verdict
 from adjudge.errors import UsageError
 from adjudge.frontends import kernelbench
 from adjudge.frontends.examine import examine
-from adjudge.judge import docket
+from adjudge.judge import runner
 from adjudge.judge.verify import Options, verify
 from adjudge.symbols import shrunken
 from adjudge.worker.client import Zygote
@@ -127,7 +127,7 @@ def test_hanging_on_what_would_convict_is_a_violation(
     hanging = "import time\n" + CANDIDATE.replace(
         "return", "time.sleep(0 if torch.isfinite(x).all() else 600)\n        return"
     )
-    monkeypatch.setattr(docket, "PATIENT_SECONDS", 2.0)
+    monkeypatch.setattr(runner, "PATIENT_SECONDS", 2.0)
     program, candidate = kernelbench.from_source(REFERENCE, hanging, "hanging")
     options = Options(zygote=zygote, timeout=1.0, gates=("wrong-value", "drops-nonfinite"))
     verdict = verify(program, candidate, options)
@@ -136,6 +136,43 @@ def test_hanging_on_what_would_convict_is_a_violation(
     assert finding.gate == "drops-nonfinite"
     assert finding.violation is not None
     assert finding.violation.signature == "hung"
+
+
+#: As one that compiles in the first backward pass of a process.
+SLOW_AT_FIRST = """
+import time
+
+ready = []
+
+
+class Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.relu(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        if not ready:
+            ready.append(True)
+            time.sleep(1.5)
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, grad, 0)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return Relu.apply(x)
+"""
+
+
+def test_a_first_backward_pass_that_takes_long_is_no_hang(zygote: Zygote) -> None:
+    source = CANDIDATE.split("class ")[0] + SLOW_AT_FIRST
+    program, candidate = kernelbench.from_source(REFERENCE, source, "slow at first")
+    options = Options(zygote=zygote, timeout=1.0, gates=("wrong-value", "wrong-gradient"))
+    verdict = verify(program, candidate, options)
+    assert verdict.standing is Standing.SOUND
+    assert {f.gate: f.outcome for f in verdict.findings}["wrong-gradient"] is Outcome.PASS
 
 
 def test_a_reference_that_raises_is_inconclusive(zygote: Zygote) -> None:

@@ -56,6 +56,8 @@ class FakeEvidence:
     comparisons: dict[Probe, Comparison] = field(default_factory=dict)
     skipped: Mapping[Probe, str] = field(default_factory=dict)
     moves: bool = False
+    #: Probes on which the reference's own outputs share storage with its inputs.
+    aliasing: set[Probe] = field(default_factory=set)
     device: str = "cuda:0"
     grade: str = "fp32"
     #: What `below_required` gives.
@@ -79,6 +81,9 @@ class FakeEvidence:
     def compare_exact(self, probe: Probe) -> Comparison | None:
         return self.owed.get(probe)
 
+    def compare_gap(self, probe: Probe) -> Comparison:
+        return self.compare_required(probe)
+
     def demands(self, probe: Probe) -> tuple[Demand, ...]:
         return self.asked
 
@@ -96,6 +101,9 @@ class FakeEvidence:
 
     def below_required(self) -> Finding | None:
         return self.below
+
+    def reference_aliases(self, probe: Probe) -> bool:
+        return probe in self.aliasing
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self.moves

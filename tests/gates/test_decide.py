@@ -210,6 +210,18 @@ def test_history_and_aliasing_are_state(evidence: FakeEvidence) -> None:
     assert finding.violation.signature == "history"
 
 
+def test_aliasing_is_allowed_where_the_reference_aliases(evidence: FakeEvidence) -> None:
+    clean_run(evidence, retains_state)
+    shared = answer(outputs=(output(1.0, 2.0, aliases=("args[0]",)),))
+    odd = evidence.put(replace(evidence.scene.ordinary, sizes=(("N", 1),)), shared)
+    evidence.aliasing = {odd}
+    assert retains_state.decide(evidence).outcome is Outcome.PASS
+    other = evidence.put(replace(odd, sizes=(("N", 3),)), shared)
+    finding = retains_state.decide(evidence)
+    assert finding.violation is not None
+    assert finding.violation.probe == other
+
+
 def test_metadata_has_one_owner(evidence: FakeEvidence) -> None:
     wrong = Comparison(outcome="metadata", reason="dtype float16", expected="float32")
     for probe in wrong_value.plan(evidence.scene):

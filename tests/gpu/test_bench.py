@@ -12,7 +12,7 @@ from adjudge.frontends import kernelbench
 from adjudge.judge.verify import Options
 from adjudge.worker.client import Zygote
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 REFERENCE = """
 import torch

@@ -40,7 +40,10 @@ def test_the_correct_half_is_sound(name: str, zygote: Zygote) -> None:
 def test_the_broken_half_is_convicted_and_replays_byte_for_byte(name: str, zygote: Zygote) -> None:
     program, candidate = kernelbench.load(ROOT / name / "broken.py", ROOT / name / "reference.py")
     verdict = verify(program, candidate, Options(zygote=zygote))
-    assert GATES[name] in {finding.gate for finding in verdict.violations}
+    convicted = {finding.gate for finding in verdict.violations}
+    assert GATES[name] in convicted
+    # None of the faults is a matter of sums kept in too little precision.
+    assert "narrow-accumulator" not in convicted
     for finding in verdict.violations:
         assert finding.violation is not None
         again = replay(finding.violation.replay, program, candidate, Options(zygote=zygote))

@@ -95,6 +95,43 @@ def test_where_all_is_written_nothing_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "layout", "aliases"),
+    [
+        ("return x.mT.contiguous()", "contiguous", False),
+        ("return x.mT.contiguous()", "transposed", True),
+        ("return x.mT.contiguous()", "sliced", False),
+        ("return x.contiguous()", "contiguous", True),
+        ("return x.contiguous()", "misaligned", True),
+        ("return x.contiguous()", "far", False),
+        ("return x.contiguous()", "expanded", False),
+        ("return x.contiguous()", "overlapping", False),
+        ("return x + y", "transposed", False),
+    ],
+)
+def test_a_copy_that_makes_contiguous_is_none_where_a_tensor_is_so(
+    body: str, layout: str, aliases: bool
+) -> None:
+    build = builder(body)
+    assert (
+        build.hands_on(Probe(sizes=sizes_of(build.program.task.native), layout=layout)) is aliases
+    )
+
+
+def test_a_reference_that_aliases_at_some_sizes_is_sound(zygote: Zygote) -> None:
+    """With one column, the transpose lies as a contiguous tensor does."""
+    text = source("return x.mT.contiguous() + 0")
+    plain, copying = text.replace(" + 0", ""), text.replace("Model", "ModelNew")
+    options = Options(zygote=zygote, examine=False, gates=("wrong-value", "retains-state"))
+    for reference, candidate, sound in (
+        (plain, plain.replace("Model", "ModelNew"), True),
+        (plain, copying, True),
+        (text, plain.replace("Model", "ModelNew"), False),
+    ):
+        verdict = verify(*kernelbench.from_source(reference, candidate, "mT"), options)
+        assert (not verdict.violations) is sound, verdict.findings
+
+
+@pytest.mark.parametrize(
     ("body", "names"),
     [
         ("x.add_(y)\nreturn x", ("args[0]",)),

@@ -35,7 +35,6 @@ def scene(*constants: int) -> Scene:
         seconds=0.0,
         weights="none",
         reference_writes=(),
-        reference_aliases=False,
         differentiable=(),
         gradients=False,
     )

@@ -254,6 +254,47 @@ def test_indices_are_exact_but_not_across_a_tie_that_rounding_makes() -> None:
     assert not blurred.compare(observed(torch.tensor([2])), "fp32").broken
 
 
+def test_exact_sums_are_asked_only_where_something_is_added_up() -> None:
+    x = torch.tensor([[1.0, 4097.0, 4097.0, 2.0]])
+    assert oracle(lambda t: t.argmax(-1), x).compare_exact(observed(torch.tensor([2]))) is None
+    assert oracle(lambda t: t.mul(3).sort(-1).values, x).compare_exact(observed(x)) is None
+    index, none = torch.tensor([0, 0, 1, 1]), torch.zeros(1, 4)
+
+    def looped(t: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(1)
+        for column in t.unbind(-1):
+            total = total + column
+        return total
+
+    sums: list[Function] = [
+        lambda t: t.cumsum(-1),
+        lambda t: none.to(t).scatter_add(1, index[None], t),
+        lambda t: none.to(t).index_add(1, index, t),
+        lambda t: none.to(t).index_put((torch.tensor([0]), index[None]), t, accumulate=True),
+        lambda t: t @ torch.ones(4, 1).to(t),
+        looped,
+    ]
+    for function in sums:
+        found = oracle(function, x).compare_exact(observed(function(x).half().float()))
+        assert found is not None
+        assert found.broken
+
+
+def test_a_sum_in_the_memory_of_a_half_precision_result_is_owed_where_every_order_is_exact() -> (
+    None
+):
+    index = torch.zeros(3, dtype=torch.long)
+    # 256 + 1 - 1: a bfloat16 holds the sum, and 256 + 1 it does not. In this order torch meets it.
+    terms = torch.tensor([1.0, -1.0, 256.0]).bfloat16()
+    few = torch.tensor([1.0, -1.0, 128.0]).bfloat16()
+
+    def added(t: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(1, dtype=t.dtype).index_add(0, index, t)
+
+    assert not oracle(added, terms).owed[0].any()
+    assert oracle(added, few).owed[0].all()
+
+
 def test_the_required_regime_follows_the_reference() -> None:
     def of(function: Function, *tensors: torch.Tensor) -> str:
         return oracle(function, *tensors).required

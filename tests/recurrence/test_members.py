@@ -98,6 +98,12 @@ def relative(got: Tensor | None, want: Tensor | None) -> float:
     return float((got.double() - want.double()).norm()) / norm if norm else float(got.abs().sum())
 
 
+def float32_steps(length: int) -> float:
+    """Relative loss of float32 in a tensor core, which truncates: 8 steps of 16 over the channels,
+    and 4 and a decay a chunk."""
+    return (8 + 5 * -(-length // 64)) * 2.0**-23
+
+
 def errors(member: str, got_in: dict[str, Tensor], want_in: dict[str, Tensor]) -> dict[str, float]:
     got, want = public(member, got_in), naive(member, want_in)
     out = {"o": relative(got[0], want[0]), "final": relative(got[1], want[1])}

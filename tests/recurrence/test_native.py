@@ -27,6 +27,7 @@ from gated_recurrence.native import gated_delta_rule as native
 
 sys.path.insert(0, str(Path(__file__).parent))
 from difference import by_difference
+from test_members import float32_steps
 
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 on_hopper = pytest.mark.skipif(not HOPPER, reason="needs a GPU of compute capability 9.0")
@@ -340,11 +341,6 @@ def test_every_output_and_gradient_is_as_near_float64_as_the_emulation(
     floor = emulated(inputs, bounds)
     failed = above_the_bar(got, want, floor, length, (heads, value_heads))
     assert not failed, failed
-
-
-def float32_steps(length: int) -> float:
-    """What float32 loses, truncated: 8 steps of 16 over the channels, and 4 and a decay a chunk."""
-    return (8 + 5 * -(-length // 64)) * 2.0**-23
 
 
 def above_the_bar(

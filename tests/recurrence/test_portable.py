@@ -142,11 +142,15 @@ def test_compiled_kernels_stay_at_the_emulations_error(
     want, emulated = run("torch", lifted), run("torch", inputs)
     got, again = run("triton", inputs), run("triton", inputs)
     names = ["o", "final", *inputs]
+    failed = []
     for name, exact, torch_path, kernels, repeat in zip(
         names, want, emulated, got, again, strict=True
     ):
         if exact is None or not bool(exact.any()):
             continue
         assert torch.equal(kernels, repeat), name
-        bar = 1.1 * members.relative(torch_path, exact)
-        assert members.relative(kernels, exact) <= bar, name
+        ours, theirs = (members.relative(x, exact) for x in (kernels, torch_path))
+        # Where no operand is rounded, as in a final state without a decay, float32 is what is left.
+        if not ours <= max(1.1 * theirs, members.float32_steps(sizes["T"])):
+            failed.append(f"{name}: {ours / theirs:.3f} of the emulation's {theirs:.3g}")
+    assert not failed, failed

@@ -22,9 +22,16 @@ TOY = (
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("tasks", "model", "curves", "train"):
+    for name in ("tasks", "model", "curves", "train", "page"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import train as module  # type: ignore[import-not-found]
+
+    return module
+
+
+@pytest.fixture
+def page(train: ModuleType) -> ModuleType:
+    import page as module  # type: ignore[import-not-found]
 
     return module
 
@@ -50,11 +57,11 @@ def test_text_is_the_same_for_a_seed_and_targets_are_the_next_letters(train: Mod
 
 
 def test_losses_fall_in_both_runs_and_go_to_the_record_and_the_curves(
-    train: ModuleType, tmp_path: Path
+    train: ModuleType, page: ModuleType, tmp_path: Path
 ) -> None:
-    record, curves = tmp_path / "record.json", tmp_path / "curves.svg"
+    record = tmp_path / "record.json"
     given = [*TOY, "--members", "gla", "kda", "--tasks", "text", "--steps", "40"]
-    assert train.main([*given, "--record", str(record), "--curves", str(curves)]) == 0
+    assert train.main([*given, "--record", str(record)]) == 0
     found: dict[str, Any] = json.loads(record.read_text())
     assert [(r["member"], r["mode"]) for r in found["runs"]] == [
         (member, mode) for member in ("gla", "kda") for mode in ("bfloat16", "float64")
@@ -67,8 +74,38 @@ def test_losses_fall_in_both_runs_and_go_to_the_record_and_the_curves(
     narrow, exact = found["runs"][:2]
     assert 0 <= abs(narrow["loss"][0] - exact["loss"][0]) < 2.0**-6
     assert 0 < narrow["gradient_error"] < 0.1
-    lines = ElementTree.parse(curves).getroot().findall("{http://www.w3.org/2000/svg}polyline")
+    curves = ElementTree.fromstring(page.draw([found]))
+    lines = curves.findall("{http://www.w3.org/2000/svg}polyline")
     assert [len(line.attrib["points"].split()) for line in lines] == [40] * 4
+    rows = [line for line in page.page([found]).splitlines() if line.startswith(("| gla", "| kda"))]
+    gap = max(abs(a - b) for a, b in zip(narrow["loss"], exact["loss"], strict=True))
+    assert f" | {gap:.3f} | " in rows[0]
+
+
+def test_the_page_and_the_curves_are_those_of_the_record(page: ModuleType) -> None:
+    records = json.loads((page.DOCS / "training.json").read_text())
+    assert (page.DOCS / "training.md").read_text() == page.page(records)
+    assert (page.DOCS / "training.svg").read_text() == page.draw(records)
+    for record in records:
+        for run in record["runs"]:
+            assert len(run["loss"]) == record["settings"]["steps"] >= 300, run["member"]
+
+
+def test_new_runs_take_the_place_of_those_of_the_same_member_and_task(page: ModuleType) -> None:
+    def record(date: str, *members: str) -> dict[str, Any]:
+        runs = [
+            {"member": member, "task": "text", "mode": mode}
+            for member in members
+            for mode in ("bfloat16", "float64")
+        ]
+        return {"date": date, "runs": runs}
+
+    old = [record("first", "gla", "kda"), record("second", "rwkv7")]
+    found = page.merge(old, [record("third", "kda", "rwkv7")])
+    assert found == [record("first", "gla"), record("third", "kda", "rwkv7")]
+    assert page.merge(found, [record("first", "delta_rule")])[0] == record(
+        "first", "gla", "delta_rule"
+    )
 
 
 def test_where_native_is_asked_a_fallback_is_an_error(
@@ -80,6 +117,18 @@ def test_where_native_is_asked_a_fallback_is_an_error(
     assert train.main([*given, "--record", str(record)]) == 1
     narrow, exact = json.loads(record.read_text())["runs"]
     assert "native kernels are required" in narrow["error"]
+    assert "error" not in exact
+
+
+def test_where_triton_is_asked_a_scan_on_torch_is_an_error(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    record = tmp_path / "record.json"
+    given = [*TOY, "--members", "gla", "--tasks", "recall", "--steps", "1", "--triton"]
+    assert train.main([*given, "--record", str(record)]) == 1
+    narrow, exact = json.loads(record.read_text())["runs"]
+    assert "Triton kernels are required" in narrow["error"]
     assert "error" not in exact
 
 

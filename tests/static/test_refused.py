@@ -10,9 +10,11 @@ import pytest
 
 from adjudge.cli import run
 from adjudge.contract import Finding, Outcome, Scope, Standing, Verdict, Violation
+from adjudge.errors import UsageError
 from adjudge.frontends import kernelbench
 from adjudge.judge import refused
 from adjudge.judge.declared import Governed
+from adjudge.judge.replay import replay
 from adjudge.judge.verify import Options, verify
 from adjudge.probe import Probe
 from adjudge.static import nvcc
@@ -103,6 +105,30 @@ def test_what_the_interpreter_runs_and_the_compiler_refuses(zygote: Zygote) -> N
     assert "accepts double for no chip (sm_80, sm_90, sm_100)" in finding.reason
     assert "only tuple comprehensions are supported" in finding.reason
     assert f"(kernel double, line 10: `value = {LISTED}`)" in finding.reason
+
+
+def test_a_refusal_is_replayed_in_the_same_words(
+    tmp_path: Path, zygote: Zygote, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TRITON.replace("BODY", LISTED)
+    (finding,) = judged(zygote, text).findings
+    assert finding.violation is not None
+    reference, candidate = tmp_path / "reference.py", tmp_path / "k.py"
+    reference.write_text(REFERENCE)
+    candidate.write_text(text)
+    line = finding.violation.replay
+    assert run(["replay", line, str(candidate)]) == 1
+    shown = "".join(capsys.readouterr().out.split())
+    assert "".join(finding.violation.message.split()) in shown
+    mended = TRITON.replace("BODY", "2 * tl.load(x + offsets, offsets < n)")
+    program, repaired = kernelbench.from_source(REFERENCE, mended, "k")
+    assert replay(line, program, repaired, Options(zygote=zygote)).finding is None
+    # Where nothing can be compiled, the recipe has not been run.
+    launch = "double[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)"
+    without = mended.replace(launch, "out.copy_(x).add_(x)")
+    program, empty = kernelbench.from_source(REFERENCE, without, "k")
+    with pytest.raises(UsageError, match="cannot be run here"):
+        replay(line, program, empty, Options(zygote=zygote))
 
 
 def test_what_both_refuse_is_told_by_both(zygote: Zygote) -> None:

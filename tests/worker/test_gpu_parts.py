@@ -184,7 +184,16 @@ def test_what_a_compiler_says_comes_first() -> None:
     assert plain.message == "another error: /tmp/x/cuda.cu"
 
 
-def test_extensions_are_built_with_the_short_header_first(monkeypatch: pytest.MonkeyPatch) -> None:
+MAKING = "torch::Tensor f(torch::Tensor x) { return torch::empty_like(x); }"
+
+
+@pytest.mark.parametrize(
+    ("source", "headers"),
+    [(MAKING, extensions.HEADERS_FEW), ("at::conv2d(x, w)", extensions.HEADERS)],
+)
+def test_extensions_are_built_with_short_headers_first(
+    source: str, headers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searched: list[str | None] = []
 
     def build(folder: str) -> None:
@@ -194,12 +203,19 @@ def test_extensions_are_built_with_the_short_header_first(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(cpp_extension, "_run_ninja_build", build)
     monkeypatch.setenv("CPATH", "/theirs")
-    extensions.hasten()
-    extensions.hasten()
-    short = f"{extensions.HEADERS}:/theirs"
+    extensions.hasten(source)
+    extensions.hasten(source)
+    short = f"{headers}:/theirs"
     cpp_extension._run_ninja_build("simple")
     assert searched == [short]
     searched.clear()
     cpp_extension._run_ninja_build("needs more")
     assert searched == [short, "/theirs"]
-    assert (extensions.HEADERS / "torch" / "extension.h").is_file()
+    assert (headers / "torch" / "extension.h").is_file()
+
+
+def test_only_texts_that_make_tensors_alone_do_without_declared_operations() -> None:
+    assert extensions.headers_for(MAKING) == extensions.HEADERS_FEW
+    asks = MAKING.replace("empty_like(x)", "empty_like(x, x.options().requires_grad(true))")
+    assert extensions.headers_for(asks) == extensions.HEADERS
+    assert extensions.headers_for(MAKING.replace("empty_like", "relu")) == extensions.HEADERS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,13 +12,14 @@ from adjudge import arrays
 from adjudge.contracts import sizes
 from adjudge.contracts.file import DTYPES, ContractFile, output_path
 from adjudge.contracts.reading import near
-from adjudge.contracts.terms import Looser
+from adjudge.contracts.terms import Wider
 from adjudge.errors import UsageError
 from adjudge.inputs import batches
 from adjudge.inputs.ranks import at_other_ranks
 from adjudge.inputs.sampler import Sampler
 from adjudge.judge.cases import WEIGHT_SEED, CaseBuilder
 from adjudge.judge.declared import beyond
+from adjudge.observation import GRADIENT
 from adjudge.oracle import REGIMES, Oracle
 from adjudge.oracle.regimes import regime
 from adjudge.oracle.statistics import element_multiple
@@ -53,6 +55,7 @@ def check(contract: ContractFile, program: Program) -> None:
         *_answers(contract, oracle, arguments),
         *_batches(contract, program),
         *_ranks(contract, program),
+        *_gradients(contract, program),
     ):
         raise mistake
 
@@ -163,20 +166,58 @@ def _answers(contract: ContractFile, oracle: Oracle, arguments: Arguments) -> It
                 f"the reference has no {looser.output}",
                 todo=near(looser.output, paths),
             )
-        elif _tighter(looser, oracle, declared or oracle.required):
-            yield wrong(
-                here,
-                f"atol {looser.atol:g}, rtol {looser.rtol:g} is tighter than the oracle supports: the "
-                "derived tolerance is wider for every element",
-                todo="Remove it: the derived tolerance is as tight as can be justified.",
+        else:
+            path = output_path(looser.output) or ""
+            yield from _width(contract, looser, here, oracle, path)
+
+
+def _width(
+    contract: ContractFile,
+    looser: Wider,
+    here: tuple[str | int, ...],
+    oracle: Oracle,
+    path: str,
+) -> Iterator[UsageError]:
+    """A tolerance that lies within the derived one, or that zeros would meet."""
+    words = f"atol {looser.atol:g}, rtol {looser.rtol:g}"
+    if _tighter(looser, oracle, path, contract.terms.tolerance.regime or oracle.required):
+        yield contract.file.mistake(
+            here,
+            f"{words} is tighter than the oracle supports: the derived tolerance is wider for every "
+            "element",
+            todo="Remove it: the derived tolerance is as tight as can be justified.",
+        )
+    elif _accepts_zero(looser, oracle, path):
+        yield contract.file.mistake(
+            [*here, "atol" if looser.atol else "rtol"],
+            f"{words} accepts zero in place of every answer that the reference gives to inputs of its "
+            "own",
+            todo="Make it smaller than the answers.",
+        )
+
+
+def _gradients(contract: ContractFile, program: Program) -> Iterator[UsageError]:
+    """Tolerances of gradients that the reference does not have, or that lie within the derived ones."""
+    declared = contract.terms.tolerance.gradients
+    if not declared:
+        return
+    probe = Probe(sizes=sizes_of(shrunken(program)), cotangent="random")
+    # Every parameter is asked for: which a candidate names otherwise is not the contract's matter.
+    builder = CaseBuilder(program, by_name=True)
+    names: dict[str, str] = {}
+    with contextlib.suppress(OutsideDomain):
+        oracle = builder.gradient_oracle(probe, builder.arguments(probe))
+        names = {leaf.path.removeprefix(GRADIENT): leaf.path for leaf in oracle.native}
+    for number, looser in enumerate(declared):
+        here = ("tolerance", "gradients", number)
+        if looser.of not in names:
+            yield contract.file.mistake(
+                [*here, "of"],
+                f"the reference has no gradient for {looser.of!r}",
+                todo=near(looser.of, names) if names else "Remove it.",
             )
-        elif _accepts_zero(looser, oracle):
-            yield wrong(
-                [*here, "atol" if looser.atol else "rtol"],
-                f"atol {looser.atol:g}, rtol {looser.rtol:g} accepts zero in place of every answer that "
-                "the reference gives to inputs of its own",
-                todo="Make it smaller than the answers.",
-            )
+        else:
+            yield from _width(contract, looser, here, oracle, names[looser.of])
 
 
 def _batches(contract: ContractFile, program: Program) -> Iterator[UsageError]:
@@ -221,17 +262,15 @@ def _ranks(contract: ContractFile, program: Program) -> Iterator[UsageError]:
             )
 
 
-def _accepts_zero(looser: Looser, oracle: Oracle) -> bool:
+def _accepts_zero(looser: Wider, oracle: Oracle, path: str) -> bool:
     """Whether an answer of nothing but zeros passes at a small point, where the truth is another."""
-    path = output_path(looser.output)
     truth = next(np.abs(x.data.astype(np.float64)) for x in oracle.exact if x.path == path)
     finite = truth[np.isfinite(truth)]
     return bool(finite.any() and (finite <= looser.atol + looser.rtol * finite).all())
 
 
-def _tighter(looser: Looser, oracle: Oracle, name: str) -> bool:
+def _tighter(looser: Wider, oracle: Oracle, path: str, name: str) -> bool:
     """Whether the declared bound lies within the derived one for every element at a small point."""
-    path = output_path(looser.output)
     index = next(i for i, leaf in enumerate(oracle.native) if leaf.path == path)
     leaf = oracle.exact[index]
     if not leaf.data.size or not arrays.torch_dtype(oracle.native[index].dtype).is_floating_point:

@@ -13,9 +13,10 @@ from adjudge.contract import PARTS
 from adjudge.contracts import reading, sizes
 from adjudge.contracts.promises import DESIGNED
 from adjudge.contracts.reading import Text, near
-from adjudge.contracts.terms import Looser, Refusal, SizeWords, Terms
+from adjudge.contracts.terms import Refusal, SizeWords, Terms, Wider
 from adjudge.errors import UsageError
 from adjudge.inputs.levels import LAYOUTS, RANKS
+from adjudge.observation import GRADIENT
 from adjudge.oracle import REGIMES
 from adjudge.oracle.regimes import BF16, FP16, FP32
 from adjudge.static.chips import CHIPS
@@ -84,7 +85,11 @@ class ContractFile:
                 memory=after.resources.memory or 0.0,
             ),
             refusals=tuple(map(_allowed, scope.refusals)),
-            looser=(*map(_looser, terms.tolerance.looser), *_rounded(terms)),
+            looser=(
+                *(_wider(x, output_path(x.output) or "") for x in terms.tolerance.looser),
+                *(_wider(x, f"{GRADIENT}{x.of}") for x in terms.tolerance.gradients),
+                *_rounded(terms),
+            ),
         )
 
 
@@ -140,9 +145,8 @@ def _allowed(refusal: Refusal) -> AllowedRefusal:
     )
 
 
-def _looser(looser: Looser) -> LooserTolerance:
-    path = output_path(looser.output) or ""
-    return LooserTolerance(path=path, reason=looser.reason, atol=looser.atol, rtol=looser.rtol)
+def _wider(wider: Wider, path: str) -> LooserTolerance:
+    return LooserTolerance(path=path, reason=wider.reason, atol=wider.atol, rtol=wider.rtol)
 
 
 def _rounded(terms: Terms) -> Iterator[LooserTolerance]:
@@ -307,31 +311,46 @@ def _in_tolerance(contract: ContractFile) -> Iterator[UsageError]:
         if looser.output in seen:
             yield wrong([*here, "output"], f"{looser.output} has two tolerances")
         seen.add(looser.output)
-        if not looser.reason.strip():
-            yield wrong(
-                [*here, "reason"],
-                "a tolerance wider than the derived one has no reason",
-                todo="Say why it is needed; every verdict keeps it.",
-            )
-        for name in ("atol", "rtol"):
-            if not 0 <= getattr(looser, name) < float("inf"):
-                yield wrong([*here, name], f"{name} is {getattr(looser, name)}")
-        if 1 <= looser.rtol < float("inf"):
-            yield wrong(
-                [*here, "rtol"],
-                f"rtol {looser.rtol:g} accepts zero in place of every answer",
-                todo="Give a share of the answer, below 1.",
-            )
-        if not (looser.atol or looser.rtol):
-            yield wrong([*here], "neither atol nor rtol is given", todo="Give one of them.")
-        coarsest = max((DTYPES[name] for name in terms.scope.dtypes), default=0.0)
-        if not looser.atol and looser.rtol < coarsest:
-            yield wrong(
-                [*here, "rtol"],
-                f"rtol {looser.rtol:g} is tighter than the oracle supports: storing the answer alone "
-                f"rounds it by {coarsest:.3g}",
-                todo="Remove it: the derived tolerance is as tight as can be justified.",
-            )
+        yield from _width(contract, looser, here)
+    of: set[str] = set()
+    for number, gradient in enumerate(tolerance.gradients):
+        here = ("tolerance", "gradients", number)
+        if gradient.of in of:
+            yield wrong([*here, "of"], f"the gradient of {gradient.of} has two tolerances")
+        of.add(gradient.of)
+        yield from _width(contract, gradient, here)
+
+
+def _width(
+    contract: ContractFile, looser: Wider, here: tuple[str | int, ...]
+) -> Iterator[UsageError]:
+    """What is wrong with the numbers of a wider tolerance, or with its reason."""
+    wrong = contract.file.mistake
+    if not looser.reason.strip():
+        yield wrong(
+            [*here, "reason"],
+            "a tolerance wider than the derived one has no reason",
+            todo="Say why it is needed; every verdict keeps it.",
+        )
+    for name in ("atol", "rtol"):
+        if not 0 <= getattr(looser, name) < float("inf"):
+            yield wrong([*here, name], f"{name} is {getattr(looser, name)}")
+    if 1 <= looser.rtol < float("inf"):
+        yield wrong(
+            [*here, "rtol"],
+            f"rtol {looser.rtol:g} accepts zero in place of every answer",
+            todo="Give a share of the answer, below 1.",
+        )
+    if not (looser.atol or looser.rtol):
+        yield wrong([*here], "neither atol nor rtol is given", todo="Give one of them.")
+    coarsest = max((DTYPES[name] for name in contract.terms.scope.dtypes), default=0.0)
+    if not looser.atol and looser.rtol < coarsest:
+        yield wrong(
+            [*here, "rtol"],
+            f"rtol {looser.rtol:g} is tighter than the oracle supports: storing the answer alone "
+            f"rounds it by {coarsest:.3g}",
+            todo="Remove it: the derived tolerance is as tight as can be justified.",
+        )
 
 
 def _contradiction(

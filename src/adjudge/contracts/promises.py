@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adjudge.contract import Promise
 from adjudge.contracts import sizes
-from adjudge.contracts.terms import Terms
+from adjudge.contracts.terms import Terms, Wider
 from adjudge.gates import GATES
 from adjudge.inputs.levels import DTYPES
 
@@ -243,12 +243,18 @@ def _tolerance(terms: Terms) -> Iterator[Promise]:
             reason=tolerance.reason,
         )
     for looser in tolerance.looser:
-        yield Promise(
-            name=f"tolerance.{looser.output}",
-            words=f"atol {looser.atol:g}, rtol {looser.rtol:g}",
-            judged="an error within it is accepted, even beyond the derived bound",
-            reason=looser.reason,
-        )
+        yield _wider(looser, f"tolerance.{looser.output}")
+    for gradient in tolerance.gradients:
+        yield _wider(gradient, "tolerance.gradients", f"{gradient.of}: ")
+
+
+def _wider(wider: Wider, name: str, whose: str = "") -> Promise:
+    return Promise(
+        name=name,
+        words=f"{whose}atol {wider.atol:g}, rtol {wider.rtol:g}",
+        judged="an error within it is accepted, even beyond the derived bound",
+        reason=wider.reason,
+    )
 
 
 def _measurement(terms: Terms) -> Iterator[Promise]:

@@ -70,6 +70,26 @@ class Looser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LooserGradient:
+    """A tolerance wider than the derived one, for one gradient. The derived one stays the least."""
+
+    __pydantic_config__ = CONFIG
+
+    of: str
+    """The input or parameter whose gradient it is: "args[0]", "weight"."""
+    reason: str
+    """Why it is needed. Kept in the record of every verdict."""
+    atol: float = 0.0
+    """Absolute error that is accepted."""
+    rtol: float = 0.0
+    """Error relative to the float64 gradient that is accepted; the two are added."""
+
+
+#: Two classes, since the published schema has only what a class itself says of its fields.
+Wider = Looser | LooserGradient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What the operation's kernels and calls may take up."""
 
@@ -168,7 +188,10 @@ class TolerancePart:
     reason: str = ""
     """Why a regime weaker than the derived one is enough. Kept in the record."""
     looser: list[Looser] = field(default_factory=list)
-    """Tolerances wider than the derived ones."""
+    """Tolerances wider than the derived ones, of outputs."""
+    gradients: list[LooserGradient] = field(default_factory=list)
+    """Tolerances wider than the derived ones, of gradients: a backward pass may be coarser than the
+    forward one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 FUNCTIONS = ("get_inputs", "get_init_inputs")
@@ -49,14 +49,25 @@ def _site(node: ast.Constant, owner: str, named: bool) -> Site:
 
 
 def replaced(tree: ast.Module, values: Mapping[Site, int]) -> ast.Module:
-    """A copy of the tree with the literals at those sites changed."""
+    """The tree with the literals at those sites changed; statements without any are shared with it."""
     wanted = {(site.line, site.column): value for site, value in values.items()}
-    changed = copy.deepcopy(tree)
-    for node in ast.walk(changed):
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            value = wanted.get((node.lineno, node.col_offset))
-            if value is not None:
-                node.value = value
+    lines = {line for line, _ in wanted}
+    body = [_changed(node, wanted) if _spans(node, lines) else node for node in tree.body]
+    return ast.Module(body=body, type_ignores=tree.type_ignores)
+
+
+def _spans(node: ast.stmt, lines: Collection[int]) -> bool:
+    # A function begins at its decorators.
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    last = node.end_lineno or node.lineno
+    return any(first <= line <= last for line in lines)
+
+
+def _changed(node: ast.stmt, wanted: Mapping[tuple[int, int], int]) -> ast.stmt:
+    changed = copy.deepcopy(node)
+    for part in ast.walk(changed):
+        if isinstance(part, ast.Constant) and type(part.value) is int:
+            part.value = wanted.get((part.lineno, part.col_offset), part.value)
     return changed
 
 

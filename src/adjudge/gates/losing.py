@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from adjudge.gates.protocol import Scene
-from adjudge.inputs.levels import ALONE, PARTS, STEPS, SWAMPED
+from adjudge.inputs.levels import ALONE, DILUTED, PARTS, STEPS, SWAMPED
 from adjudge.probe import Probe
 from adjudge.task import Symbol, TensorSpec, merged
 
@@ -21,21 +21,37 @@ from adjudge.task import Symbol, TensorSpec, merged
 #: that a mean over it is exact. It is halved while the inputs have more elements than that: a square
 #: product of half the length takes the interpreter half a second.
 LENGTH, LARGEST = 512, 1 << 17
-#: The small squares of so many are together 50 percent of the large one, or 6: a root of their sum is
-#: off by 57 units of 8 bits, or by 62 of 11. The envelope of a norm in half precision ends at 42 to 45.
-SWAMPED_LENGTH = 1 << 15
+#: Of the small squares of so many, one in 64 loses a root of their sum 20 percent, one in 256 six; 40
+#: and 4 where 11 bits are needed to lose them, or 10 and 3.
+SWAMPED_LENGTH, MOST_SWAMPED = 1 << 15, 1 << 20
+#: Keys that a sum of weights is made of, and where all sizes are long together; in bfloat16, a part of
+#: 11 bits shows only in so many. And scores that one run may have.
+KEYS, KEYS_TOGETHER, KEYS_IN_EIGHT, SCORES = 2048, 1024, 8192, 1 << 21
 #: Sizes that are made so long, one at a time, and float inputs that may hold the parts.
 MOST, DRAWS = 3, 3
 #: Bits that the three sums need.
 CONTROL, EIGHT, ELEVEN = 4, 9, 12
 
 _LEVELS = {name: key for key, name in PARTS.items()}
+_WEIGHTS = {name: key for key, name in DILUTED.items()}
+#: Runs on which an honest answer is not exact, and one that has lost something lies beyond what the
+#: roundings of half precision come to together.
+GAPPED = (*SWAMPED, *DILUTED.values())
 
 
 class Trial(NamedTuple):
     control: Probe
     eight: Probe
     eleven: Probe
+
+
+class Weighing(NamedTuple):
+    trial: Trial
+    #: The runs of it that show whether anything is lost: in bfloat16, what a sum of 11 bits loses is
+    #: seen only among many keys, and what one of 8 loses among few.
+    shown: tuple[Probe, ...]
+    #: Queries are made as long as the keys, for references that do not show the weights otherwise.
+    together: bool = False
 
 
 def trials(scene: Scene) -> list[Trial]:
@@ -82,25 +98,99 @@ def steps(scene: Scene) -> Trial:
 
 
 def swamped(scene: Scene) -> list[Probe]:
-    """For sums of squares of a single input, the last axis of which is made long: one block after the
-    other is lost, and the answer shows that in half precision too. The control comes first."""
-    floats = [spec for spec in scene.task.inputs if _is_float(spec)]
-    if len(scene.task.inputs) != 1 or len(floats) != 1 or not floats[0].shape:
+    """For sums of squares of a single input beside weights, the axis of which that they go with, or the
+    last, is made long: one block after the other is lost, and the answer shows that in half precision
+    too. The control comes first."""
+    first, *others = scene.task.inputs or [None]
+    if first is None or not _is_float(first) or not first.shape:
         return []
-    last = (floats[0].name, len(floats[0].shape) - 1)
-    for symbol in scene.task.symbols:
-        if last in symbol.axes and not symbol.init_args:
-            sizes = merged(dict(scene.discovery.base), **{symbol.name: SWAMPED_LENGTH})
-            if _elements(scene, sizes) <= LARGEST:
-                long = scene.ordinary.at(sizes)
-                return [replace(long, distribution=name) for name in (ALONE, *SWAMPED)]
+    if any(len(spec.shape) != 1 for spec in (*others, *scene.task.parameters)):
+        return []
+    last = (first.name, len(first.shape) - 1)
+    own = [s for s in scene.task.symbols if any(path == first.name for path, _ in s.axes)]
+    along = [s for s in own if s.init_args] or [s for s in own if last in s.axes]
+    for symbol in along[:1]:
+        sizes = merged(dict(scene.discovery.base), **{symbol.name: SWAMPED_LENGTH})
+        if _elements(scene, sizes) <= MOST_SWAMPED:
+            weights = "ones" if scene.task.parameters else "seeded"
+            long = replace(scene.ordinary, weights=weights).at(sizes)
+            return [replace(long, distribution=name) for name in (ALONE, *SWAMPED)]
     return []
+
+
+def diluted(scene: Scene) -> list[Weighing]:
+    """For sums of weights, the largest of which is 1: those of a softmax of the only input, or of the
+    keys in attention, which are made long alone and together with the queries."""
+    floats = [spec for spec in scene.task.inputs if _is_float(spec)]
+    symbols = [s for s in scene.task.symbols if not s.init_args]
+    if len(floats) == 1 and floats[0].shape:
+        along = [s for s in symbols if (floats[0].name, len(floats[0].shape) - 1) in s.axes]
+        return _alone(scene, floats, along[0], 0) if along else []
+    if len(floats) < DRAWS or any(len(spec.shape) < 2 for spec in floats[:DRAWS]):
+        return []
+    queries, keys, values = ([s for s in symbols if _is_inner(s, spec)] for spec in floats[:DRAWS])
+    summed = [s for s in keys if s in values]
+    alone = [s for s in summed if s not in queries]
+    if alone:
+        like = [s for s in queries if s.native == alone[0].native]
+        together = [alone[0], *like[-1:]] if like else []
+    else:
+        # Not a batch, nor its heads.
+        together = sorted(summed, key=lambda s: s.native)[-1:]
+    found = _alone(scene, floats, alone[0], 1) if alone else []
+    if together:
+        for trial in _of_weights(scene, floats, together, KEYS_TOGETHER, 1):
+            found.append(Weighing(trial, _shown(trial, floats), together=bool(alone)))
+    return found
+
+
+def _shown(trial: Trial, floats: list[TensorSpec]) -> tuple[Probe, ...]:
+    """In float32, weights that 11 bits lose are less than what factors of 8 come to."""
+    if floats[0].dtype == "float16":
+        return (trial.eleven,)
+    return trial.eleven, trial.eight
+
+
+def _alone(scene: Scene, floats: list[TensorSpec], along: Symbol, draw: int) -> list[Weighing]:
+    short = _of_weights(scene, floats, [along], KEYS, draw)
+    if floats[0].dtype != "bfloat16":
+        return [Weighing(trial, _shown(trial, floats)) for trial in short]
+    long = _of_weights(scene, floats, [along], KEYS_IN_EIGHT, draw)
+    return [
+        *(Weighing(trial, (trial.eight,)) for trial in short),
+        *(Weighing(trial, (trial.eleven,)) for trial in long),
+    ]
+
+
+def _of_weights(
+    scene: Scene, floats: list[TensorSpec], along: list[Symbol], length: int, draw: int
+) -> list[Trial]:
+    base = dict(scene.discovery.base)
+    weights = "ones" if scene.task.parameters else "seeded"
+    while length >= LENGTH:
+        sizes = merged(base, **{s.name: max(length, base[s.name]) for s in along})
+        shapes = [_shape(scene, spec, sizes) for spec in floats]
+        # As many as there are queries, for each key.
+        scores = prod(shapes[0][:-1]) * length if draw else prod(shapes[0])
+        if scores <= SCORES:
+            plain = replace(scene.ordinary, weights=weights).at(sizes)
+            bits = (CONTROL, EIGHT, ELEVEN)
+            return [Trial(*(replace(plain, distribution=DILUTED[n, draw]) for n in bits))]
+        length //= 2
+    return []
+
+
+def _is_inner(symbol: Symbol, spec: TensorSpec) -> bool:
+    """Whether the symbol is an axis of the input, but not that of its features."""
+    return any(path == spec.name and axis < len(spec.shape) - 1 for path, axis in symbol.axes)
 
 
 def control_of(probe: Probe) -> Probe | None:
     """The probe of the same trial on which nothing is lost; None for one that is no trial's."""
     if probe.distribution in (*STEPS, *SWAMPED, ALONE):
         return replace(probe, distribution=ALONE)
+    if probe.distribution in _WEIGHTS:
+        return replace(probe, distribution=DILUTED[CONTROL, _WEIGHTS[probe.distribution][1]])
     level = _LEVELS.get(probe.distribution)
     if level is None:
         return None
@@ -150,11 +240,12 @@ def _all_longer(
 
 def _elements(scene: Scene, sizes: dict[str, int]) -> int:
     """Elements of all inputs at these sizes."""
+    return sum(prod(_shape(scene, spec, sizes)) for spec in scene.task.inputs)
+
+
+def _shape(scene: Scene, spec: TensorSpec, sizes: dict[str, int]) -> list[int]:
     moved = {axis: sizes[s.name] for s in scene.task.symbols for axis in s.axes}
-    return sum(
-        prod(moved.get((spec.name, i), n) for i, n in enumerate(spec.shape))
-        for spec in scene.task.inputs
-    )
+    return [moved.get((spec.name, i), n) for i, n in enumerate(spec.shape)]
 
 
 def _from_the_end(symbol: Symbol, floats: list[TensorSpec]) -> int:

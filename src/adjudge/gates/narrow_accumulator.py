@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adjudge.contract import Contract, Finding, Kind
 from adjudge.gates.drifting import drifting
-from adjudge.gates.losing import control_of, swamped, trials
+from adjudge.gates.losing import GAPPED, control_of, diluted, swamped, trials
 from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.gates.reading import (
     baseline_unusable,
@@ -17,7 +17,7 @@ from adjudge.gates.reading import (
     violated,
     weight,
 )
-from adjudge.inputs.levels import DRIFTS, GAPS, LATTICES, PARTS, SWAMPED
+from adjudge.inputs.levels import DRIFTS, GAPS, LATTICES, PARTS
 from adjudge.probe import Probe
 
 CONTRACT = Contract(
@@ -68,7 +68,8 @@ def _in_half(scene: Scene) -> list[Probe]:
     if not drifts:
         return []
     parts = [probe for trial in trials(scene) for probe in trial]
-    return [*drifts, *parts, *swamped(scene)]
+    weights = [probe for one in diluted(scene) if not one.together for probe in one.shown]
+    return [*drifts, *parts, *swamped(scene), *weights]
 
 
 def decide(evidence: Evidence) -> Finding:
@@ -123,7 +124,10 @@ def _compared(evidence: Evidence, probe: Probe, below: bool) -> Comparison | Non
     if kind in DRIFTS.values() and probe in _in_half(evidence.scene):
         drifted = evidence.compare(probe)
         return drifted if drifted.outcome == "value" else None
-    if kind in SWAMPED or (below and (control is not None or kind in (*LATTICES, *GAPS))):
+    if kind in GAPPED:
+        beyond = evidence.compare_gap(probe)
+        return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None
+    if below and (control is not None or kind in (*LATTICES, *GAPS)):
         beyond = evidence.compare_required(probe)
         return beyond if beyond.outcome == "value" and beyond.beyond_worst_case else None
     return None

@@ -152,6 +152,11 @@ class Evidence(Protocol):
         round."""
         ...
 
+    def compare_gap(self, probe: Probe) -> Comparison:
+        """The observation of a run made to show a loss against the worst that all roundings of the
+        required regime come to together."""
+        ...
+
     def rounding_explains(self, probe: Probe) -> bool:
         """Whether the error, too large for the required regime, is within the loosest one."""
         ...
@@ -173,6 +178,11 @@ class Evidence(Protocol):
         Other probes are then convicted only of errors that no precision explains, so that one
         precision fault is one conviction.
         """
+        ...
+
+    def reference_aliases(self, probe: Probe) -> bool:
+        """Whether an output of the reference shares storage with an input or with its state, where they
+        have the probe's sizes and dtypes and lie in memory as they do there; or may, by contract."""
         ...
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:

@@ -17,6 +17,7 @@ from adjudge.gates.protocol import Comparison, Evidence, Scene
 from adjudge.inputs.levels import (
     ALONE,
     CANCELLING,
+    DILUTED,
     DRIFTS,
     GAPS,
     LATTICES,
@@ -52,7 +53,7 @@ OWNERS: tuple[tuple[str, str], ...] = (
     ("weights", "wrong-value"),
 )
 #: What shows only in sums that are long enough.
-LOSING = (*PARTS.values(), *STEPS, *SWAMPED, ALONE)
+LOSING = (*PARTS.values(), *STEPS, *SWAMPED, ALONE, *DILUTED.values())
 #: Levels that belong to another gate than the rest of their factor.
 _LEVELS: dict[tuple[str, str], str] = {
     **{("distribution", name): "cancellation" for name in CANCELLING},

@@ -68,15 +68,18 @@ def decide(evidence: Evidence) -> Finding:
 
 def _aliasing(evidence: Evidence) -> Violation | None:
     found: dict[Probe, str] = {}
-    allowed = evidence.scene.discovery.reference_aliases
     for probe, observation in evidence.observations.items():
+        words = ""
         for output in observation.outputs:
-            if output.aliases and not allowed:
-                found[probe] = f"output{output.path} shares storage with {output.aliases[0]}"
-            elif output.aliases_previous and not allowed:
-                found[probe] = f"output{output.path} shares storage with an earlier output"
-        if observation.earlier_output_changed and not allowed:
-            found[probe] = "an output handed out earlier was changed by a later call"
+            if output.aliases:
+                words = f"output{output.path} shares storage with {output.aliases[0]}"
+            elif output.aliases_previous:
+                words = f"output{output.path} shares storage with an earlier output"
+        if observation.earlier_output_changed:
+            words = "an output handed out earlier was changed by a later call"
+        # A copy that makes a tensor contiguous is none where it is so already.
+        if words and not evidence.reference_aliases(probe):
+            found[probe] = words
     if not found:
         return None
     probe = min(found, key=weight)

@@ -49,11 +49,18 @@ PARTS: dict[tuple[int, int, bool], str] = {
 }
 #: One large value and many small ones, for sums of squares: together half a step more than a sum
 #: of 8 bits holds, and exact in 11 ("steps-9"), or more than one of 11 holds ("steps-12"). In
-#: "swamped-9" and "swamped-12" not even the squares of 256 neighbours are more than half a step of 8
-#: bits, or of 11, next to the large one, which is "alone" without them; 11 bits hold the former.
+#: "swamped-9" and "swamped-12" each single square is no more than half a step of 8 bits, or of 11, next
+#: to the large one, and stands alone in its block or is a block; 11 bits hold the sums of the former. In
+#: "alone" there are no small ones.
 STEPS: tuple[str, ...] = ("steps-9", "steps-12")
 SWAMPED: tuple[str, ...] = ("swamped-9", "swamped-12")
 ALONE = "alone"
+#: Scores of which one has weight 1 and others, each in a block of its own or each a block, so little
+#: that a running sum of 8 bits ("diluted-9-..."), or of 11, loses each of them; in "diluted-4-..." they
+#: have none. Draw 0 holds the scores, or draws 0 and 1 their factors, and draw 2 what is weighted.
+DILUTED: dict[tuple[int, int], str] = {
+    (bits, draw): f"diluted-{bits}-{draw}" for bits in (4, 9, 12) for draw in (0, 1)
+}
 #: Positive values of ten bits, whose last one a bfloat16 lacks and a tf32 has.
 TENS: tuple[str, ...] = ("tens", "tens-turned")
 SUBNORMAL: tuple[str, ...] = ("subnormal", "subnormal-16")
@@ -70,6 +77,7 @@ ALL_DISTRIBUTIONS: tuple[str, ...] = (
     *STEPS,
     *SWAMPED,
     ALONE,
+    *DILUTED.values(),
     *TENS,
     *SUBNORMAL,
 )
@@ -80,7 +88,7 @@ STRUCTURED: frozenset[str] = frozenset(
     {
         *("zeros", "constant", "one-hot", "sorted", "alternating", "ties"),
         *(*LATTICES, *GAPS, *SUMS, *DRIFTS.values(), *PARTS.values(), *STEPS),
-        *(*SWAMPED, ALONE, *TENS),
+        *(*SWAMPED, ALONE, *DILUTED.values(), *TENS),
     }
 )
 

@@ -37,11 +37,20 @@ _PARTS = {4: (8.0, 1.0), 9: (512.0, 1.0), 12: (4096.0, 1.5)}
 _STEPS = {
     "steps-9": (64.0, 2.0, 3),
     "steps-12": (128.0, 2.0, 1),
-    "swamped-12": (64.0, 11 * 2.0**-7, 0),
     "alone": (64.0, 0.0, 0),
 }
-#: How far apart the small values of "swamped-9" are.
-_APART = 64
+#: What swamps; the small values, whose squares are half a step of 8 bits beyond 1024, or most of one of
+#: 11, and how many of them a line has at most: so many that a sum of 11 bits holds the former exactly.
+_SWAMPING = 32.0
+_SWAMPED = {"swamped-9": (2.0, 1000), "swamped-12": (0.6875, 1 << 16)}
+#: How far apart they are, line by line: each the only one in a block of that size, or a block.
+_APART = (256, 64, 1)
+#: Scores below that of weight 1, for weights that are most of half a step of 11 bits beyond 1, or of 8,
+#: or nothing; and how many there are at most. All are rounded alike: with 511 of the first, a quarter in
+#: all, honest scores in half precision move the answer by two units; with 32 of the second, an eighth in
+#: all, a sum of 11 bits by four.
+_DILUTED = {12: (7.65625, 511), 9: (5.5625, 32), 4: (128.0, 511)}
+_NO_WEIGHT = 128.0
 #: The axes along which values are summed, from the last, and the place on the others of what is summed.
 _AXES, _PLACE, _LEAST = 3, 2, 6
 
@@ -58,8 +67,10 @@ def floats(stream: Stream, shape: Shape, kind: str, distribution: str, number: i
         return _drifting(stream, shape, int(which)) if number == 0 else np.ones(shape)
     if kind_of_sum == "parts":
         return _in_parts(shape, which, number)
-    if distribution == "swamped-9":
-        return _swamped(shape)
+    if kind_of_sum == "swamped":
+        return _swamped(shape, *_SWAMPED[distribution]) if number == 0 else np.ones(shape)
+    if kind_of_sum == "diluted":
+        return _diluted(shape, which, number)
     if distribution in _STEPS:
         return _in_steps(shape, *_STEPS[distribution])
     if distribution in _BY_ROLE:
@@ -151,13 +162,83 @@ def _in_steps(shape: Shape, large: float, small: float, zeros: int) -> Floats:
     return drawn
 
 
-def _swamped(shape: Shape) -> Floats:
-    """Small values so far apart that their squares, 4 each, are steps of a sum of 11 bits beyond 4096,
-    and four of them half a step of one of 8."""
+def _few(length: int, apart: int, most: int, turned: bool) -> npt.NDArray[np.int64]:
+    """Places of the small ones of a line: behind the large one, which is first or (turned) last."""
+    places = np.arange(max(apart - 1, 1), length, apart)[:most]
+    return length - 1 - places if turned else places
+
+
+def _patterns(apart: tuple[int, ...]) -> list[tuple[int, bool]]:
+    """A kernel may go forwards or backwards."""
+    return [(gap, turned) for gap in apart for turned in (False, True)]
+
+
+def _swamped(shape: Shape, small: float, most: int) -> Floats:
+    """Lines of the longest axis, each with the small values as far apart as its turn says."""
+    axis = int(np.argmax(shape)) if shape else 0
+    length = shape[axis] if shape else 1
+    lines = np.zeros((prod(shape) // max(length, 1), length))
+    patterns = _patterns(_APART)
+    for number, (apart, turned) in enumerate(patterns):
+        line = lines[number :: len(patterns)]
+        line[:, _few(length, apart, most, turned)] = small
+        line[:, -1 if turned else 0] = _SWAMPING
+    return _along(lines, shape, axis)
+
+
+def _along(lines: Floats, shape: Shape, axis: int) -> Floats:
+    """Lines [.., n] as an array of that shape with them along the axis."""
+    if not shape:
+        return lines.reshape(shape)
+    others = shape[:axis] + shape[axis + 1 :]
+    return np.ascontiguousarray(np.moveaxis(lines.reshape(*others, shape[axis]), -1, axis))
+
+
+def _diluted(shape: Shape, which: str, number: int) -> Floats:
+    """Scores, or queries, keys and values [..., rows, features] for them: a query picks one feature of
+    the keys, which holds one pattern of scores; a value is 1 at the key of weight 1, and 0 elsewhere.
+
+    Scores are taken to be divided by the root of the number of features.
+    """
+    bits, draw = map(int, which.split("-"))
+    if number > 2 * draw or len(shape) < 1 + draw:
+        return np.ones(shape)
+    features = shape[-1]
+    patterns = _patterns((64, 128, 1))
+    if draw == 0:
+        axis = int(np.argmax(shape))
+        table = _scores(patterns, shape[axis], bits, 1.0)
+        picked = np.arange(prod(shape) // max(shape[axis], 1)) % len(patterns)
+        return _along(table[picked], shape, axis)
+    patterns = patterns[:features]
+    if number == 0:
+        drawn = np.zeros(shape)
+        rows = drawn.reshape(-1, features)
+        rows[np.arange(len(rows)), np.arange(len(rows)) % len(patterns)] = 1.0
+        return drawn
+    axis = int(np.argmax(shape[:-1]))
+    keys = shape[axis]
+    held = np.zeros((keys, features))
+    if number == 1:
+        held[:, : len(patterns)] = _scores(patterns, keys, bits, features**0.5).T
+    else:
+        held[0, ::2] = 1.0
+        held[-1, 1::2] = 1.0
     drawn = np.zeros(shape)
-    drawn[..., _APART - 1 :: _APART] = 2.0
-    drawn[..., :1] = 64.0
+    np.moveaxis(drawn, axis, -2)[...] = held  # [..., keys, features]
     return drawn
+
+
+def _scores(patterns: list[tuple[int, bool]], length: int, bits: int, scale: float) -> Floats:
+    """One line a pattern, times `scale`."""
+    below, most = _DILUTED[bits]
+    # Eight bits, so that half precision holds them; no weight is larger for that.
+    step = 2.0 ** (np.ceil(np.log2(below * scale)) - 8)
+    lines = np.full((len(patterns), length), -_NO_WEIGHT * scale)
+    for line, (apart, turned) in zip(lines, patterns, strict=True):
+        line[_few(length, apart, most, turned)] = -np.ceil(below * scale / step) * step
+        line[-1 if turned else 0] = 0.0
+    return lines
 
 
 def _scaled(scale: float, offset: float = 0.0) -> Callable[[Stream, int, Shape], Floats]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -19,7 +21,7 @@ from adjudge.inputs.levels import STRUCTURED, TIED
 from adjudge.inputs.philox import Stream
 from adjudge.inputs.sampler import Sampler
 from adjudge.inputs.specials import with_special
-from adjudge.judge.habits import Habits, habits
+from adjudge.judge.habits import Habits, habits, hands_on
 from adjudge.judge.ranked import at_rank, strangeness
 from adjudge.oracle import Oracle
 from adjudge.oracle.finals import FinalOracle
@@ -38,6 +40,12 @@ OTHER = 104_729
 #: Float64 answers of a row alone, in its batch and at another rank agree to this part of the largest:
 #: libraries sum in another order at another size, and float32 could not tell them apart (2**-24).
 ALIKE = 2.0**-36
+
+#: What of a probe its values hang on, layouts that tie elements aside.
+_OF_VALUES = ("sizes", "seed", "distribution", "special", "dtype", "batch", "rank")
+#: Draws kept, and the most elements of one: probes that share their values ask for them in turn. The
+#: declared shape, of up to four million elements, is asked some ten times.
+KEPT_DRAWS, KEPT_ELEMENTS = 16, 1 << 22
 
 Weights = Mapping[str, npt.NDArray[Any]]
 
@@ -72,6 +80,7 @@ class CaseBuilder:
         #: By probe, why the reference gives it no meaning at its rank; "" where it does.
         self._unranked: dict[Probe, str] = {}
         self._habits: dict[Probe, Habits] = {}
+        self._drawn: OrderedDict[Probe, Arguments] = OrderedDict()
 
     def build(self, probe: Probe) -> Case:
         """The case of `probe`.
@@ -124,8 +133,23 @@ class CaseBuilder:
         return Case(probe=probe, arguments=arguments, request=request, digest=_digest(arguments))
 
     def arguments(self, probe: Probe) -> Arguments:
-        """Drawn, special value placed, and made consistent with a layout that ties elements."""
+        """Drawn, special value placed, and made consistent with a layout that ties elements.
 
+        Tensors of the caller's own: many probes share their values, and some references write to them.
+        """
+        tied = probe.layout if probe.layout in TIED else ""
+        point = Probe(layout=tied, **{name: getattr(probe, name) for name in _OF_VALUES})
+        if point in self._drawn:
+            self._drawn.move_to_end(point)
+            return self._drawn[point].copied()
+        arguments = self._arguments(probe)
+        if sum(t.numel() for _, t in arguments.tensors()) <= KEPT_ELEMENTS:
+            self._drawn[point] = arguments.copied()
+            if len(self._drawn) > KEPT_DRAWS:
+                self._drawn.popitem(last=False)
+        return arguments
+
+    def _arguments(self, probe: Probe) -> Arguments:
         def draw(sampler: Sampler) -> Arguments:
             return self.program.arguments(dict(probe.sizes), sampler)
 
@@ -159,6 +183,32 @@ class CaseBuilder:
         if point not in self._habits:
             self._habits[point] = habits(self.make(probe, arguments)(), arguments)
         return self._habits[point]
+
+    def hands_on(self, probe: Probe) -> bool:
+        """Whether the reference's outputs lie in the memory of its arguments or its state, where the
+        arguments are the probe's and lie in memory as they do there.
+
+        Raises:
+            OutsideDomain: it does not answer.
+        """
+        arguments = self.arguments(probe)
+        return hands_on(self.make(probe, arguments)(), self._laid_out(arguments, probe))
+
+    def _laid_out(self, arguments: Arguments, probe: Probe) -> Arguments:
+        """Copies of the arguments that lie in memory as the probe's do; rows that are far apart there
+        are merely apart."""
+        if probe.layout == "far":
+            probe = replace(probe, layout="padded")
+        counter, untied = _Counter(), self._untied(probe, arguments)
+
+        def lay(path: str, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return copy.copy(value)
+            leaf = counter.next()
+            plan = None if path in untied else _plan(value, probe, leaf)
+            return value.clone() if plan is None else _placed(value, plan)
+
+        return arguments.mapped(lay)
 
     def _finals(
         self, probe: Probe, arguments: Arguments
@@ -593,6 +643,16 @@ def _image(tensor: torch.Tensor, plan: layouts.LayoutPlan | None) -> TensorImage
         gaps=plan.gaps,
         sparse=plan.sparse,
     )
+
+
+def _placed(tensor: torch.Tensor, plan: layouts.LayoutPlan) -> torch.Tensor:
+    storage = torch.zeros(plan.storage_elements, dtype=tensor.dtype)
+    view = storage.as_strided(tuple(tensor.shape), plan.strides, plan.offset)
+    if plan.ties == "none":
+        return view.copy_(tensor)
+    for row in range(tensor.shape[0]):
+        view[row].copy_(tensor[row])
+    return view
 
 
 def _filled(like: npt.NDArray[Any], byte: int) -> npt.NDArray[Any]:

@@ -11,11 +11,26 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from adjudge import arrays
 from adjudge.contract import Finding, Outcome, Scope
-from adjudge.gates.losing import DRAWS, EIGHT, steps, swamped, tied, trials
+from adjudge.gates.losing import (
+    CONTROL,
+    DRAWS,
+    EIGHT,
+    ELEVEN,
+    GAPPED,
+    LENGTH,
+    Trial,
+    Weighing,
+    diluted,
+    steps,
+    swamped,
+    tied,
+    trials,
+)
 from adjudge.gates.protocol import Comparison, Scene
 from adjudge.gates.reading import State as ProbeState
 from adjudge.gates.reading import (
@@ -27,7 +42,7 @@ from adjudge.gates.reading import (
     unusual,
 )
 from adjudge.inputs.cotangents import SAME_VALUES
-from adjudge.inputs.levels import SCALES, SUMS, SWAMPED, TENS
+from adjudge.inputs.levels import DILUTED, PARTS, SCALES, SUMS, SWAMPED, TENS
 from adjudge.judge import declared
 from adjudge.judge.cases import Case, CaseBuilder, is_generic
 from adjudge.judge.habits import state_of
@@ -51,6 +66,8 @@ KEPT_ORACLES = 12
 #: Factors that leave the values of the inputs alone, so that probes which differ only in them share
 #: one oracle.
 _VALUE_FREE = ("fill", "guard", "schedule", "config", "history", "process", "repeat")
+#: Those, and the backward pass, say nothing of what a forward call returns.
+_WITHOUT_ALIASES = (*_VALUE_FREE, "cotangent")
 _VALUE_FREE_LAYOUTS = {
     "transposed", "sliced", "padded", "offset", "misaligned", "side-sliced", "channels-last", "far",
 }  # fmt: skip
@@ -60,6 +77,13 @@ ELEVEN_BITS = 11
 
 #: The regime of the widest envelope.
 LOOSEST = "bf16xbf16"
+#: Parts whose sums 11 bits hold.
+_EIGHT_PARTS = [name for (bits, _, _), name in PARTS.items() if bits == EIGHT]
+#: What a weighted mean of zeros and ones moves by at least where weights of 11 bits are added to one of
+#: 1: at the 512 keys that every run with them has, 0.19.
+MOVED = 0.125
+#: A weight of 1 next to none is 1 but for roundings of float64.
+_NEARLY = 2.0**-40
 #: Regimes that hold factors or sums in float16, and so in its range.
 IN_FLOAT16 = ("fp16xfp32", "fp16xfp16")
 
@@ -68,9 +92,6 @@ FIRST_FRESH = 1_000
 
 #: The second process that probes ask for by themselves.
 SECOND = 1
-
-#: Seconds given to a run that should have answered at once, before it counts as a hang.
-PATIENT_SECONDS = 30.0
 
 #: Sizes from here on are outsized: beyond what any probe of a gate's own plan has.
 OUTSIZED = 1 << 16
@@ -142,6 +163,8 @@ class Docket:
         #: found below that.
         self.regime = self.required
         self._native_bits: dict[Probe, tuple[str, ...]] = {}
+        #: Whether the reference hands on the memory of what it is given.
+        self._aliases: dict[Probe, bool] = {}
         #: Operations of the reference that are documented to vary on a GPU.
         self._varying: dict[Probe, set[str]] = {}
         #: Of the runs that did not answer in time: whether a gradient was asked for, and the size.
@@ -232,8 +255,7 @@ class Docket:
                 finally:
                     observation = running.result()
                     if observation.status is Status.HUNG and owes_quickness(self, probe):
-                        # Before a hang convicts, the machine's own load must not explain it.
-                        observation = self.runner.run(case, timeout=PATIENT_SECONDS)
+                        observation = self.runner.patiently(case)
                     self.record(case, observation)
                 previous = probe
         if previous is not None:
@@ -407,6 +429,17 @@ class Docket:
             return self.oracle(probe).compare_exact(self._observations[probe])
         except OutsideDomain:
             return None
+
+    def compare_gap(self, probe: Probe) -> Comparison:
+        try:
+            oracle = self.oracle(probe)
+            # Values that are alike are rounded alike: only where none of them is do errors not line up.
+            weighs = probe.distribution in DILUTED.values() and oracle.weighs
+            if weighs or (probe.distribution in SWAMPED and oracle.isolates_sums):
+                return oracle.compare_gap(self._observations[probe], self.required)
+        except OutsideDomain as why:
+            return Comparison(outcome="undecided", reason=f"the reference does not answer: {why}")
+        return self.compare_required(probe)
 
     def demands(self, probe: Probe) -> tuple[Demand, ...]:
         chips = [chip(name) for name in self.scene.task.declared.resources.chips]
@@ -605,6 +638,7 @@ class Docket:
             found.append(long)
         found.append(steps(self.scene))
         together = tied(self.scene) if redrawable else []
+        found += self._behind_a_mask() if redrawable else []
         while found:
             control, *harder = found.pop(0)
             self.run([control, *harder])
@@ -623,12 +657,71 @@ class Docket:
                 if self._tells(probe):
                     return "bf16xbf16"
                 lost = True
-        if not lost or told:
-            return "fp16xfp16" if lost else ""
+        if not lost:
+            return self._narrow_weights() if redrawable else ""
+        if told:
+            return "fp16xfp16"
         own = {torch.float16: "fp16xfp16", torch.bfloat16: "bf16xbf16"}
         # Of 11 bits or fewer. That it is of the task's own dtype is the most that is known.
         return own.get(self.oracle(self.scene.ordinary).dtype) or (
             self._first_of(NARROW_SUMS, probes, "sums") or LOOSEST
+        )
+
+    def _narrow_weights(self) -> str:
+        """The regime of accumulators that lose weights of a softmax; "" if none is seen to."""
+        seen = told = False
+        for weighing in diluted(self.scene):
+            trial, shown, together = weighing
+            if not self.oracle(self.scene.ordinary).weighs or (together and seen):
+                break
+            self.run(shown)
+            looked_at = [p for p in shown if self._answers(p)]
+            lost = next((p for p in looked_at if self._loses(p)), None)
+            if lost is None:
+                shows = self._shows(weighing)
+                seen, told = seen or shows, told or (shows and trial.eight in looked_at)
+                continue
+            self.run([trial.control] if told else [trial.control, trial.eight])
+            if not self._holds(trial.control):
+                continue
+            self.losing = lost
+            eight = not told and self._answers(trial.eight) and self._loses(trial.eight)
+            return "bf16xbf16" if eight else "fp16xfp16"
+        return ""
+
+    def _behind_a_mask(self) -> list[Trial]:
+        """Parts among values, for attention that does not see all of them while the keys alone are long:
+        a causal mask leaves those behind all queries out."""
+        weighings = diluted(self.scene) if self.oracle(self.scene.ordinary).weighs else []
+        if not any(w.together for w in weighings) or any(map(self._shows, weighings)):
+            return []
+        found = []
+        for weighing in weighings:
+            if weighing.together:
+                # Over more of them, what is lost is less than float32's own worst case.
+                long, values = weighing.trial.control, DRAWS - 1
+                base = dict(self.scene.discovery.base)
+                sizes = {s: n if n == base[s] else min(n, LENGTH) for s, n in long.sizes}
+                plain = long.at(sizes)
+                for flat in (False, True):
+                    bits = (CONTROL, EIGHT, ELEVEN)
+                    names = [PARTS[n, values, flat] for n in bits]
+                    found.append(Trial(*(replace(plain, distribution=name) for name in names)))
+        return found
+
+    def _shows(self, weighing: Weighing) -> bool:
+        """Whether the weights take something from where one alone has all of it, as they do not where a
+        mask leaves out most of the keys. Of all sizes long together it is not asked."""
+        trial, _, together = weighing
+        if together:
+            return False
+        try:
+            with_them, alone = (self.oracle(p).exact for p in (trial.eleven, trial.control))
+        except OutsideDomain:
+            return False
+        return any(
+            bool(((b.data > 1 - _NEARLY) & (a.data < 1 - MOVED)).any())
+            for a, b in zip(with_them, alone, strict=True)
         )
 
     def _tells(self, probe: Probe) -> bool:
@@ -637,19 +730,64 @@ class Docket:
             oracle = self.oracle(probe)
         except OutsideDomain:
             return False
+        if probe.distribution in _EIGHT_PARTS and not oracle.isolates_sums:
+            return any(mask.any() for mask in self._isolated(probe))
         return oracle.isolates_sums and EIGHT <= oracle.sum_bits <= ELEVEN_BITS
 
     def _holds(self, probe: Probe) -> bool:
         """Whether nothing is wrong on a run where nothing can be lost."""
         if not self._answers(probe):
             return False
-        return (self.compare_exact(probe) or self.compare_required(probe)).ok
+        found = self.compare_exact(probe) or self._where_isolated(probe)
+        return (found or self.compare_required(probe)).ok
 
     def _loses(self, probe: Probe) -> bool:
+        if probe.distribution in DILUTED.values():
+            # The weights have more bits than factors may have.
+            return _beyond(self.compare_gap(probe)) and self._beyond_factors(probe)
         exactly = self.compare_exact(probe)
         if exactly is not None:
             return exactly.broken
-        return self._isolates(probe) and _beyond(self.compare_required(probe))
+        if not self._isolates(probe):
+            somewhere = self._where_isolated(probe)
+            return somewhere is not None and _beyond(somewhere)
+        if probe.distribution in SWAMPED:
+            return _beyond(self.compare_gap(probe))
+        # A factor in float16 may have overflown as well as a sum in it.
+        outgrown = not self._in_half() and self.oracle(probe).outgrows_float16
+        return not outgrown and _beyond(self.compare_required(probe))
+
+    def _where_isolated(self, probe: Probe) -> Comparison | None:
+        """The comparison of those elements of a float32 answer that are made of short factors alone, and
+        others are not: of rows of attention in which a causal mask leaves a power of two of keys."""
+        if self._in_half() or probe.distribution not in PARTS.values() or self._isolates(probe):
+            return None
+        masks = self._isolated(probe)
+        if not any(mask.any() for mask in masks):
+            return None
+        oracle = self.oracle(probe)
+        if oracle.outgrows_float16:
+            return None
+        return oracle.compare_gap(_only(self._observations[probe], oracle, masks), self.required)
+
+    def _isolated(self, probe: Probe) -> list[npt.NDArray[np.bool_]]:
+        """Where bfloat16 holds an element and all that it is made of."""
+        try:
+            return self.oracle(replace(probe, dtype="bfloat16")).owed
+        except OutsideDomain:
+            return []
+
+    def _beyond_factors(self, probe: Probe) -> bool:
+        """Whether an error is larger than any that narrow factors make: of 11 bits, unless the candidate
+        is seen to read 8."""
+        eight = self.required == "bf16xfp32" or self._reads_eight()
+        name = "bf16xfp32" if eight else "tf32"
+        try:
+            return _beyond(
+                self.oracle(probe).compare_gap(self._observations[probe], name, "factors")
+            )
+        except OutsideDomain:
+            return False
 
     def _named(self, probes: list[Probe]) -> str:
         """What is narrow in a candidate below the required grade whose accumulators have lost nothing
@@ -667,9 +805,7 @@ class Docket:
     def _factors(self) -> tuple[str, ...]:
         """Which regimes of NARROW_FACTORS come into question: one of 8 bits is told from those of 11 by
         values of ten, one that float16 is used for by values beyond its range."""
-        tens = [replace(self.scene.ordinary, distribution=name) for name in TENS]
-        self.run(tens)
-        if any(self._lacks_tens(p) for p in tens if self._answers(p)):
+        if self._reads_eight():
             return ("bf16xfp32",)
         floats = [s for s in self.scene.task.inputs if s.dtype == "float32"]
         beyond = [
@@ -677,12 +813,20 @@ class Docket:
             for i in range(min(len(floats), DRAWS))
         ]
         self.run(beyond)
-        overflows = any(
-            self.compare_required(p).outcome == "class" for p in beyond if self._answers(p)
-        )
+        overflows = any(self._out_of_range(p) for p in beyond if self._answers(p))
         return ("fp16xfp32",) if overflows else NARROW_FACTORS
 
+    def _reads_eight(self) -> bool:
+        tens = [replace(self.scene.ordinary, distribution=name) for name in TENS]
+        self.run(tens)
+        return any(self._lacks_tens(p) for p in tens if self._answers(p))
+
+    def _out_of_range(self, probe: Probe) -> bool:
+        """Whether values are infinite, or what an infinity is divided into is gone."""
+        return self.compare_required(probe).outcome == "class" or self._lacks_tens(probe)
+
     def _lacks_tens(self, probe: Probe) -> bool:
+        """Whether an error is larger than any that factors of 11 bits make."""
         try:
             return self.oracle(probe).exceeds(self._observations[probe], "tf32", "factors")
         except OutsideDomain:
@@ -725,7 +869,10 @@ class Docket:
         if self.losing is None:
             return None
         observation = self._observations[self.losing]
-        c = self.compare_exact(self.losing) or self.compare_required(self.losing)
+        if self.losing.distribution in GAPPED:
+            c = self.compare_gap(self.losing)
+        else:
+            c = self.compare_exact(self.losing) or self.compare_required(self.losing)
         violation = replace(
             compared_violation(self.losing, observation, c),
             signature="narrow",
@@ -779,6 +926,18 @@ class Docket:
     def _answers(self, probe: Probe) -> bool:
         observation = self._observations.get(probe)
         return observation is not None and observation.answered
+
+    def reference_aliases(self, probe: Probe) -> bool:
+        if self.scene.task.declared.in_place:
+            # An output may then be the argument itself.
+            return True
+        point = probe.without(_WITHOUT_ALIASES)
+        if point not in self._aliases:
+            try:
+                self._aliases[point] = self.builder.hands_on(point)
+            except OutsideDomain:
+                self._aliases[point] = True
+        return self._aliases[point]
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         owed = declared.owes_bits(self.scene.task.declared, probe, other)
@@ -859,6 +1018,9 @@ class View:
     def compare_exact(self, probe: Probe) -> Comparison | None:
         return self._docket.compare_exact(probe)
 
+    def compare_gap(self, probe: Probe) -> Comparison:
+        return self._docket.compare_gap(probe)
+
     def demands(self, probe: Probe) -> tuple[Demand, ...]:
         return self._docket.demands(probe)
 
@@ -876,6 +1038,9 @@ class View:
 
     def below_required(self) -> Finding | None:
         return self._docket.below_required()
+
+    def reference_aliases(self, probe: Probe) -> bool:
+        return self._docket.reference_aliases(probe)
 
     def reference_moves(self, probe: Probe, other: Probe) -> bool:
         return self._docket.reference_moves(probe, other)
@@ -901,6 +1066,21 @@ def _normal(observation: Observation, oracle: Oracle) -> Observation:
             small = (np.abs(got) <= least) & (np.abs(truth) <= least)
             output = replace(output, data=np.where(small, native.data, output.data))
         outputs.append(output)
+    return replace(observation, outputs=tuple(outputs))
+
+
+def _only(
+    observation: Observation, oracle: Oracle, masks: list[npt.NDArray[np.bool_]]
+) -> Observation:
+    """The observation with the reference's own values everywhere else."""
+    if not len(observation.outputs) == len(oracle.native) == len(masks):
+        return observation
+    outputs = [
+        replace(output, data=np.where(here, output.data, native.data))
+        if output.data.shape == native.data.shape == here.shape and output.dtype == native.dtype
+        else output
+        for output, native, here in zip(observation.outputs, oracle.native, masks, strict=True)
+    ]
     return replace(observation, outputs=tuple(outputs))
 
 

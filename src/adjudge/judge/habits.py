@@ -1,4 +1,4 @@
-"""What the reference does to what it is given: which inputs and state it writes, what it hands on."""
+"""What the reference does to what it is given: which inputs and state it writes, and hands on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class Habits:
     """Field meanings as in `task.Discovery`."""
 
     writes: tuple[str, ...] = ()
-    aliases: bool = False
 
 
 def habits(reference: Callable[..., Any], arguments: Arguments) -> Habits:
@@ -29,14 +28,21 @@ def habits(reference: Callable[..., Any], arguments: Arguments) -> Habits:
     arguments = arguments.copied()
     named = [*arguments.tensors(), *state_of(reference)]
     before = {name: (_version(t), t.detach().clone()) for name, t in named}
-    result = answer(reference, arguments)
-    writes = tuple(name for name, t in named if _written(t, *before[name]))
+    answer(reference, arguments)
+    return Habits(writes=tuple(name for name, t in named if _written(t, *before[name])))
+
+
+def hands_on(reference: Callable[..., Any], arguments: Arguments) -> bool:
+    """Whether an output lies in the memory of an argument or of the reference's state. Observed on one
+    call, of `reference` and of the arguments themselves.
+
+    Raises:
+        OutsideDomain: the reference does not answer.
+    """
+    named = [*arguments.tensors(), *state_of(reference)]
     storages = {t.untyped_storage().data_ptr() for _, t in named if t.numel()}
-    outputs = [t for _, t in arrays.tensors_in(result) if t.numel()]
-    return Habits(
-        writes=writes,
-        aliases=any(t.untyped_storage().data_ptr() in storages for t in outputs),
-    )
+    outputs = [t for _, t in arrays.tensors_in(answer(reference, arguments)) if t.numel()]
+    return any(t.untyped_storage().data_ptr() in storages for t in outputs)
 
 
 def state_of(reference: Callable[..., Any]) -> list[tuple[str, torch.Tensor]]:

@@ -189,6 +189,7 @@ def _work(
                 said = work(docket)
                 docket.timings["forks: runs"] = runner.seconds
                 docket.timings["forks: workers"] = runner.waited
+                docket.timings["forks: compiling"] = runner.compiling
                 answer = _Answer(docket.shared(beyond=known), said, runner.spare(lane))
         except Exception:
             answer = _Answer(fault=traceback.format_exc())

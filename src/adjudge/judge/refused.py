@@ -13,6 +13,8 @@ from dataclasses import replace
 from math import prod
 
 from adjudge.contract import Finding, Outcome, Scope, Violation
+from adjudge.errors import UsageError
+from adjudge.inputs.codec import encode_recipe
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.machine import refusals
 from adjudge.judge.runner import Runner
@@ -24,7 +26,7 @@ from adjudge.static.build import Built, Job
 from adjudge.static.chips import CHIPS, chip
 from adjudge.static.hints import hints
 from adjudge.static.source import Source
-from adjudge.task import Candidate, Launch
+from adjudge.task import Candidate, Launch, short_digest
 
 #: Input elements up to which a launch is recorded at the native sizes: nothing runs in it but what the
 #: candidate does outside its kernels.
@@ -72,10 +74,39 @@ def held(
         launches: of Triton kernels, at the declared sizes.
         isolation: "full" or "none".
     """
+    violation, notes, _ = _judged(program, candidate, launches, isolation)
+    return violation, notes
+
+
+def again(
+    program: Program, candidate: Candidate, launches: Sequence[Launch], *, isolation: str
+) -> Finding | None:
+    """The finding of a candidate whose kernel no compiler accepts, as a replay asks for it; None where
+    some compiler accepts each. Arguments as of `held`.
+
+    Raises:
+        UsageError: no compiler could be asked here.
+    """
+    violation, notes, built = _judged(program, candidate, launches, isolation)
+    if violation is not None:
+        return _found(violation)
+    failed = next((one.error for one in built if one.error and not one.refused), "")
+    if failed or not built:
+        why = " ".join(failed.split()) or "; ".join(notes) or "no kernel was found"
+        raise UsageError(
+            f"the recipe cannot be run here: {why}",
+            todo="Run it where the compiler is present; `adjudge doctor` says which are.",
+        )
+    return None
+
+
+def _judged(
+    program: Program, candidate: Candidate, launches: Sequence[Launch], isolation: str
+) -> tuple[Violation | None, tuple[str, ...], tuple[Built, ...]]:
     try:
         source = Source(candidate.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None, ()
+        return None, (), ()
     declared = [chip(name) for name in program.task.declared.resources.chips]
     unasked = (
         "Triton's compiler was not asked: no launch could be recorded here at the declared sizes"
@@ -99,9 +130,33 @@ def held(
         else:
             notes = (*notes, words)
     if not caught:
-        return None, notes
+        return None, notes, built
     probe = Probe(sizes=sizes_of(program.task.native))
-    return Violation(probe=probe, signature=SIGNATURE, message=caught, where="compiler"), notes
+    violation = Violation(
+        probe=probe,
+        signature=SIGNATURE,
+        message=caught,
+        where="compiler",
+        replay=_line(program, probe),
+    )
+    return violation, notes, built
+
+
+def _line(program: Program, probe: Probe) -> str:
+    """A recipe that names what is to be compiled: nothing of it hangs on the bytes of the inputs."""
+    return encode_recipe(
+        {
+            "gate": GATE,
+            "signature": SIGNATURE,
+            "probe": probe,
+            "base": probe.sizes,
+            "regime": "",
+            "required": "",
+            "outputs": [],
+            "task": short_digest(program.task.source),
+            "inputs": "",
+        }
+    )
 
 
 def convicted(findings: Sequence[Finding], violation: Violation | None) -> tuple[Finding, ...]:
@@ -119,10 +174,19 @@ def noted(findings: Sequence[Finding], notes: Sequence[str]) -> tuple[Finding, .
 def _with(finding: Finding, violation: Violation) -> Finding:
     if finding.outcome is Outcome.VIOLATION and finding.scope is Scope.DECLARED:
         return replace(finding, notes=(*finding.notes, violation.message))
-    found_before = [finding.reason] if finding.outcome is Outcome.VIOLATION else []
+    before = [finding.reason] if finding.outcome is Outcome.VIOLATION else []
     return replace(
-        finding,
-        notes=(*finding.notes, *found_before),
+        _found(violation),
+        notes=(*finding.notes, *before),
+        probes=finding.probes,
+        seconds=finding.seconds,
+        runner=finding.runner,
+    )
+
+
+def _found(violation: Violation) -> Finding:
+    return Finding(
+        gate=GATE,
         outcome=Outcome.VIOLATION,
         reason=violation.message,
         scope=Scope.DECLARED,

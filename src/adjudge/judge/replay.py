@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from adjudge.contract import Finding
 from adjudge.errors import UsageError
 from adjudge.gates import GATES, gate
 from adjudge.inputs.codec import decode_recipe
-from adjudge.judge import shrink
+from adjudge.judge import refused, shrink
 from adjudge.judge.cases import CaseBuilder
 from adjudge.judge.docket import Docket
 from adjudge.judge.runner import Runner
@@ -18,15 +19,16 @@ from adjudge.judge.scout import scout
 from adjudge.judge.verify import Options, governed, running, scene_of
 from adjudge.probe import Probe
 from adjudge.program import OutsideDomain, Program
-from adjudge.task import Candidate, short_digest
+from adjudge.task import Candidate, Launch, short_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
     gate: str
     probe: Probe
-    #: The inputs regenerated from the recipe are the bytes of the record.
-    same_inputs: bool
+    #: The inputs regenerated from the recipe are the bytes of the record; None where the record holds
+    #: none.
+    same_inputs: bool | None
     #: The outputs are the bytes of the record; None where the record holds none.
     same_outputs: bool | None
     #: The violation, seen again; None if it did not show.
@@ -58,6 +60,8 @@ def replay(
     probe = recipe["probe"]
     _check_task(recipe, program)
     with running(candidate, options) as runner:
+        if recipe.get("signature") == refused.SIGNATURE:
+            return _compiled(recipe, program, candidate, runner, options)
         docket = _docket(recipe, program, candidate, runner, options)
         base = Probe(sizes=recipe["base"])
         by_grade = recipe["gate"] in _BY_GRADE
@@ -83,6 +87,31 @@ def replay(
             else None,
             finding=finding,
         )
+
+
+def _compiled(
+    recipe: Mapping[str, Any],
+    program: Program,
+    candidate: Candidate,
+    runner: Runner,
+    options: Options,
+) -> ReplayResult:
+    """Compiles again what no compiler accepted.
+
+    Raises:
+        UsageError: no compiler could be asked here.
+    """
+    launches: tuple[Launch, ...] = ()
+    with contextlib.suppress(OutsideDomain):
+        builder = scout(program, recipe["base"], runner).builder
+        launches = refused.launches_at_native(program, builder, runner)
+    return ReplayResult(
+        gate=str(recipe["gate"]),
+        probe=recipe["probe"],
+        same_inputs=None,
+        same_outputs=None,
+        finding=refused.again(program, candidate, launches, isolation=options.isolation),
+    )
 
 
 def _check_task(recipe: Mapping[str, Any], program: Program) -> None:

@@ -10,6 +10,9 @@ from adjudge.observation import Observation, Status
 from adjudge.task import Candidate
 from adjudge.worker.client import Brood, Lane, LoadReply, Worker, Zygote
 
+#: Seconds given to a run that should have answered at once, before it counts as a hang.
+PATIENT_SECONDS = 30.0
+
 
 class Runner(Closing):
     """Worker processes for one candidate, numbered as probes number them."""
@@ -41,6 +44,8 @@ class Runner(Closing):
         self.seconds = 0.0
         #: Seconds until workers had opened their contexts and loaded the candidate.
         self.waited = 0.0
+        #: Seconds that kernels took to compile, as the workers tell them, and how many there were.
+        self.compiling, self.compiled = 0.0, 0
         self._workers: dict[int, Worker] = {}
         self._replies: dict[int, LoadReply] = {}
 
@@ -106,9 +111,17 @@ class Runner(Closing):
                     "the device's memory, which is shared with other candidates, does not suffice"
                 )
                 observation = Observation(status=Status.UNSUPPORTED, notes=(words,))
-        self.seconds += time.perf_counter() - start
+        elapsed = time.perf_counter() - start
+        self.seconds += elapsed
+        self.compiling += min(sum(s for s in observation.compiled if s > 0), elapsed)
+        self.compiled += len(observation.compiled)
         self.runs += 1
         return observation
+
+    def patiently(self, case: Case) -> Observation:
+        """Once more a run that did not answer: before a hang convicts, neither the machine's own load
+        nor what a first run compiles must explain it."""
+        return self.run(case, timeout=PATIENT_SECONDS)
 
 
 def _starved(observation: Observation) -> bool:

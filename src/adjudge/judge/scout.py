@@ -119,7 +119,6 @@ def scout(
         seconds=observation.seconds,
         weights=weights.how,
         reference_writes=habits.writes,
-        reference_aliases=habits.aliases,
         differentiable=gradients[0].request.gradients if gradients is not None else (),
         unasked=builder.unasked(gradients[0]) if gradients is not None else (),
         gradients=gradients is not None
@@ -139,7 +138,9 @@ def _gradients(
         case = builder.build(probe)
     except OutsideDomain:
         return None
-    return case, runner.run(case)
+    found = runner.run(case)
+    # On it rests whether a backward pass is offered at all, and a hang of it convicts as any other.
+    return case, runner.patiently(case) if found.status is Status.HUNG else found
 
 
 def _offered(language: str, forward: Observation, backward: Observation) -> bool:

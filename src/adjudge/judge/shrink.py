@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from adjudge.contract import Finding, Scope
-from adjudge.gates.losing import control_of
+from adjudge.gates.losing import GAPPED, control_of
 from adjudge.gates.protocol import Gate
 from adjudge.gates.reading import State, state
 from adjudge.inputs.codec import encode_recipe
 from adjudge.judge import declared
 from adjudge.judge.docket import Docket, View
-from adjudge.probe import Probe
+from adjudge.probe import Probe, Sizes
 from adjudge.task import merged, short_digest
 
 #: Runs that shrinking one violation may cost.
@@ -21,9 +21,14 @@ TRIALS = 40
 FEW = 3
 #: Gates that share the failures at other sizes.
 _BY_SIZE = ("shape-dependent", "order-bound")
-#: Signatures of violations that stay on the run they were found on: a grade, and what the machine code
-#: of a kernel as that run launched it asks of a chip.
-_FIXED = ("precision", "excess", "spills")
+#: Signatures of violations that stay on the run they were found on: what the machine code of a kernel as
+#: that run launched it asks of a chip.
+_FIXED = ("excess", "spills")
+#: The signature of a grade below the required one, which is that of two ordinary runs at one base.
+_GRADE = "precision"
+#: Points at which a grade is settled anew before it stays where it was found: each takes as many runs as
+#: the first did.
+_SETTLED = 3
 
 
 def settle(docket: Docket, gate: Gate, finding: Finding, known: Collection[Probe]) -> Finding:
@@ -35,10 +40,15 @@ def settle(docket: Docket, gate: Gate, finding: Finding, known: Collection[Probe
     if finding.violation is None:
         return finding
     finding = _promoted(docket, gate, finding, known)
-    if finding.violation is not None and finding.violation.signature not in _FIXED:
+    if finding.violation is not None and finding.violation.signature == _GRADE:
+        finding = _graded(docket, finding)
+    elif finding.violation is not None and finding.violation.signature not in _FIXED:
         # From here on the finding is what `still` gives, which is what a replay will ask for.
         finding = _adopted(finding, _again(docket, gate, finding.violation.probe))
-        finding = _smaller(docket, gate, finding)
+        assert finding.violation is not None
+        if finding.violation.probe.distribution not in GAPPED:
+            # What is lost there is seen for its sum's length alone.
+            finding = _smaller(docket, gate, finding)
     assert finding.violation is not None
     return replace(finding, violation=replace(finding.violation, replay=_line(docket, finding)))
 
@@ -148,6 +158,63 @@ def _smaller(docket: Docket, gate: Gate, finding: Finding) -> Finding:
     return finding
 
 
+def _graded(docket: Docket, finding: Finding) -> Finding:
+    """The finding of a grade at the least sizes at which it is settled as the same one.
+
+    Whether errors are beyond the required regime and within the loosest is seen from one run; what is
+    narrow then shows on runs of their own, which are made only at the smallest points found.
+    """
+    assert finding.violation is not None
+    met: list[Probe] = []
+    probe, trials = finding.violation.probe, 0
+    for symbol, _ in probe.sizes:
+        for trial in _smaller_probes(probe, symbol):
+            if trials >= TRIALS:
+                break
+            if not docket.admits(trial):
+                continue
+            trials += 1
+            if _below(docket, trial):
+                probe = trial
+                met.append(probe)
+                break
+    for smaller in [*reversed(met)][:_SETTLED]:
+        found = _regraded(docket, smaller.sizes, finding.gate)
+        if found is not None and found.reason == finding.reason:
+            return _adopted(finding, found)
+    return finding
+
+
+def _below(docket: Docket, probe: Probe) -> bool:
+    """Whether an ordinary run is beyond the required regime by no more than rounding explains."""
+    docket.run([probe], limited=False)
+    observation = docket.observations.get(probe)
+    if observation is None or not observation.answered or not docket.compare(probe).ok:
+        return False
+    return docket.compare_required(probe).outcome == "value"
+
+
+def _regraded(docket: Docket, sizes: Sizes, gate: str) -> Finding | None:
+    """The finding of a grade settled from runs at a base of those sizes, as a replay does it; None if
+    the candidate is not below the required one there."""
+    scene = replace(docket.scene, discovery=replace(docket.scene.discovery, base=sizes))
+    other = Docket(
+        scene,
+        docket.builder,
+        docket.runner,
+        required=docket.required,
+        deadline=docket.deadline,
+        asked=(gate,),
+    )
+    other.few = docket.few
+    other.run([scene.ordinary, replace(scene.ordinary, seed=1)])
+    other.settle_grade()
+    found = other.below_required()
+    if found is None or found.violation is None:
+        return None
+    return found if (found.gate, found.violation.signature) == (gate, _GRADE) else None
+
+
 def _smaller_probes(probe: Probe, symbol: str) -> Iterator[Probe]:
     """The probe with one symbol smaller; a fault may need a value that only another seed draws."""
     for size in _sizes_below(probe.size(symbol)):
@@ -174,9 +241,7 @@ def _line(docket: Docket, finding: Finding) -> str:
             "gate": finding.gate,
             "probe": probe,
             "base": gate_base,
-            "regime": docket.regime
-            if finding.violation.signature != "precision"
-            else docket.required,
+            "regime": docket.regime if finding.violation.signature != _GRADE else docket.required,
             "required": docket.required,
             "outputs": [digest[:16] for digest in finding.violation.digests],
             "task": short_digest(docket.scene.task.source),

@@ -34,19 +34,19 @@ def shows(docket: Docket, probe: Probe) -> bool:
     if not observation.answered:
         return observation.status in ESCAPES or state(docket, probe) is State.BROKEN
     return (
-        _misbehaves(docket, observation) or _moved(docket, probe, observation)
+        _misbehaves(docket, probe, observation) or _moved(docket, probe, observation)
         or _far_off(docket, probe, observation)
     )  # fmt: skip
 
 
-def _misbehaves(docket: Docket, observation: Observation) -> bool:
+def _misbehaves(docket: Docket, probe: Probe, observation: Observation) -> bool:
     writes = docket.scene.discovery.reference_writes
     changed = {*observation.mutated_inputs, *observation.mutated_parameters}.difference(writes)
     aliases = any(output.aliases or output.aliases_previous for output in observation.outputs)
     aliases = aliases or observation.earlier_output_changed
     return bool(
         observation.faults or observation.races or observation.tampering or changed
-        or (aliases and not docket.scene.discovery.reference_aliases)
+        or (aliases and not docket.reference_aliases(probe))
     )  # fmt: skip
 
 

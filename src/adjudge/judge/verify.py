@@ -561,7 +561,8 @@ class _Trial:
         )
 
     def _waits(self) -> dict[str, float]:
-        return {"runs": self.runner.seconds, "workers": self.runner.waited}
+        waits = {"runs": self.runner.seconds, "workers": self.runner.waited}
+        return waits | {"compiling": self.runner.compiling} if self.runner.compiled else waits
 
     def _undecided_at_native(self, docket: Docket) -> tuple[str, bool]:
         """Why a run at the declared shape says nothing ("" if it does, or was not made), and whether
@@ -640,9 +641,6 @@ def scene_of(
     task = program.task
     if base:
         discovery = replace(discovery, base=base)
-    if task.declared.in_place:
-        # An output may then be the argument itself.
-        discovery = replace(discovery, reference_aliases=True)
     parts: dict[str, Any] = {
         "task": task,
         "candidate": candidate,

@@ -32,18 +32,10 @@ _COORDINATE = 3
 _CUBIC = 1.375**2
 
 
-def summed(noise: Noise, y: Tensor, magnitude: Tensor, terms: Tensor) -> Tensor:
-    """`y`, each element of it a sum of its own number of terms, kept in the memory of the result: torch
-    itself adds to it there, so that in half precision the sum is stored after each term."""
-    wide = noise.regime
-    size = max(wide.accumulate, wide.store) * (terms if noise.worst else terms.sqrt())
-    return noise.stored(y + magnitude * size * noise.unit(y))
-
-
 def _of_gradient(noise: Noise, op: Any, grad: Tensor, *rest: Any, **kw: Any) -> Tensor:
     """Linear in the gradient, with weights that are not negative and at most one."""
     terms = op((grad != 0).double(), *rest, **kw)
-    return summed(noise, op(grad, *rest, **kw), op(grad.abs(), *rest, **kw), terms.clamp(min=1))
+    return noise.accumulated(op(grad, *rest, **kw), op(grad.abs(), *rest, **kw), terms.clamp(min=1))
 
 
 def _averaged(noise: Noise, op: Any, grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
@@ -55,7 +47,7 @@ def _averaged(noise: Noise, op: Any, grad: Tensor, x: Tensor, *rest: Any) -> Ten
         dims = range(2 - x.dim(), 0)
         window = prod(-(-x.shape[d] // max(1, grad.shape[d])) + 1 for d in dims)
     windows = op(torch.ones_like(grad), x, *rest) * window
-    return summed(noise, y, op(grad.abs(), x, *rest), windows.clamp(min=1) + 1)
+    return noise.accumulated(y, op(grad.abs(), x, *rest), windows.clamp(min=1) + 1)
 
 
 def _convolution_backward(
@@ -91,8 +83,9 @@ def _index_put(
     y = op(x, indices, values, accumulate)
     if not accumulate:
         return y  # type: ignore[no-any-return]
+    noise.read(torch.cat((x.flatten(), values.flatten())))
     terms = op(torch.ones_like(x), indices, torch.ones_like(values), True)
-    return summed(noise, y, op(x.abs(), indices, values.abs(), True), terms)
+    return noise.accumulated(y, op(x.abs(), indices, values.abs(), True), terms)
 
 
 def _scattered(
@@ -102,7 +95,8 @@ def _scattered(
     source = source if alpha == 1 else source * alpha
     terms = op(torch.ones_like(x), dim, index, torch.ones_like(source))
     magnitude = op(x.abs(), dim, index, source.abs())
-    return summed(noise, op(x, dim, index, source), magnitude, terms)
+    noise.read(torch.cat((x.flatten(), source.flatten())))
+    return noise.accumulated(op(x, dim, index, source), magnitude, terms)
 
 
 def _around(values: Tensor, reach: int, fold: str) -> Tensor:
@@ -166,7 +160,7 @@ def _bagged(noise: Noise, op: Any, weight: Tensor, *rest: Any, **kw: Any) -> Any
 def _bag_backward(noise: Noise, op: Any, grad: Tensor, *rest: Any, **kw: Any) -> Tensor:
     y = op(grad, *rest, **kw)
     terms = torch.full_like(y, max(1, rest[0].numel()))
-    return summed(noise, y, op(grad.abs(), *rest, **kw), terms)
+    return noise.accumulated(y, op(grad.abs(), *rest, **kw), terms)
 
 
 def _trilinear(

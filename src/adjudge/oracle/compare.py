@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,14 @@ _FLOOR = 2.0**-126
 FIRST = 4
 #: Runs that decide what lies between; fresh runs that confirm a conviction.
 SAMPLES, CONFIRM = 32, 128
+#: Runs after which those that decide are asked whether they can still convict, see `_implied`.
+RUNGS = (1, 2, 4, 8, 16)
 #: Elements past which FEWER runs decide, since the mean square over so many elements is sharp already;
 #: they also decide where a run is long. Student's quantile widens the bound for what they are few.
 LARGE, FEWER = 1 << 21, 8
+#: Honest errors under the worst law are sums of bounded terms, and so many amplitudes of one term of
+#: their spread hold all of them: of nine terms alike, exactly.
+_AMPLITUDES = 3.0
 #: Share of elements that may be left out before nothing can be said.
 MOST_EXCLUDED = 0.1
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -94,6 +100,60 @@ def exactly(observation: Observation, exact: list[Leaf], owed: list[Array]) -> C
     return Comparison(outcome="equal", exact=True)
 
 
+def beyond_roundings(
+    oracle: Oracle, observation: Observation, regime: Regime, samples: int
+) -> Comparison:
+    """The finite outputs against the worst that the roundings of a regime come to together, on inputs
+    that take them for anything but independent; twice the native reference's own error is honest too."""
+    worst = 0.0
+    for index, output in enumerate(observation.outputs):
+        if output.dtype not in _FLOATS or not output.data.size:
+            continue
+        exact, got = _wide(oracle.exact[index].data), _wide(output.data)
+        native = _wide(oracle.native[index].data)
+        finite = np.isfinite(exact) & np.isfinite(got) & np.isfinite(native)
+        with np.errstate(invalid="ignore"):
+            error = np.where(finite, np.abs(got - exact), 0.0)
+            own = np.where(finite, np.abs(native - exact), 0.0)
+        amplitude = np.sqrt(3.0) * oracle.envelope(regime, samples)[index]
+        bound = np.fmax(_AMPLITUDES * amplitude + _FLOORS.get(output.dtype, _FLOOR), 2 * own)
+        excess = np.where(finite, error / bound, 0.0)
+        wrong = excess > 1
+        if wrong.any():
+            at = np.unravel_index(int(np.argmax(excess)), excess.shape)
+            first = tuple(int(i) for i in at)
+            return Comparison(
+                outcome="value",
+                where=output.name,
+                index=first,
+                expected=_shown(exact[first]),
+                got=_shown(got[first]),
+                bound=f"{float(bound[first]):.3g}: what all roundings come to together",
+                excess=float(excess.max()),
+                affected=int(wrong.sum()),
+                total=error.size,
+                beyond_worst_case=True,
+            )
+        worst = max(worst, float(excess.max()))
+    return Comparison(outcome="within", excess=worst)
+
+
+#: Bounds that acquit, on elements and in the mean square, in envelopes, by the number of elements.
+Acquittal = Callable[[int], tuple[float, float]]
+
+
+def _one(elements: int) -> tuple[float, float]:
+    """An error that one envelope holds."""
+    return 1.0, math.inf
+
+
+def _implied(samples: int, deciding: int) -> Acquittal:
+    """An error that `deciding` runs would acquit, whatever those after the first `samples` show: the
+    root of the mean of n squares is at least sqrt(m / n) times that of the first m of them."""
+    share = math.sqrt(samples / deciding)
+    return lambda elements: (share * element_multiple(deciding, elements), share * RMS_MULTIPLE)
+
+
 class Judgement:
     """The comparison in one regime, drawing as few envelopes as it needs.
 
@@ -101,6 +161,8 @@ class Judgement:
         widen: whether the native reference's own error widens the bound.
         confirm: whether a conviction is drawn again with CONFIRM fresh runs.
         lenient: whether only gross errors convict.
+        tight: whether the ratio of the mean squares is read where nothing is wrong: it is then from as
+            many runs as a conviction would rest on, unless one envelope holds every error.
     """
 
     def __init__(
@@ -112,6 +174,7 @@ class Judgement:
         widen: bool,
         confirm: bool = False,
         lenient: bool = False,
+        tight: bool = False,
     ) -> None:
         self._oracle = oracle
         self._observation = observation
@@ -119,6 +182,9 @@ class Judgement:
         self._widen = widen
         self._confirm = confirm
         self._lenient = lenient
+        self._tight = tight
+        #: By output, and by whether elements that hang on a choice are compared.
+        self._found: dict[tuple[int, bool], tuple[Array, Array, Array, Array, Array]] = {}
         self._excluded = 0
         self._total = 0
 
@@ -195,7 +261,14 @@ class Judgement:
             return Comparison(outcome="within")
         if output.dtype not in _FLOATS:
             return self._integers(index, output)
-        found = self._against(index, output, FIRST, acquit=True)
+        large, long = output.data.size > LARGE, self._oracle.long
+        deciding = FEWER if large or long else SAMPLES
+        rungs = () if self._tight or self._oracle.chooses else RUNGS
+        for samples in (r for r in rungs if r <= FIRST):
+            found = self._against(index, output, samples, acquit=_implied(samples, deciding))
+            if found.ok:
+                return found
+        found = self._against(index, output, FIRST, acquit=_one)
         if found.ok:
             return found
         if self._leaves_out(index):
@@ -209,9 +282,12 @@ class Judgement:
         # Student's quantile holds at any number of runs; few runs only make it wide. So a gross
         # error is convicted at once, and what lies between waits for more runs.
         found = self._against(index, output, FIRST)
-        large, long = output.data.size > LARGE, self._oracle.long
         if found.ok and not self._lenient:
-            found = self._against(index, output, FEWER if large or long else SAMPLES)
+            for samples in (r for r in rungs if FIRST < r < deciding):
+                found = self._against(index, output, samples, acquit=_implied(samples, deciding))
+                if found.ok:
+                    return found
+            found = self._against(index, output, deciding)
         if not found.ok and self._confirm and not large:
             found = self._against(index, output, FEWER if long else CONFIRM, fresh=True)
         return found
@@ -231,41 +307,33 @@ class Judgement:
         samples: int,
         *,
         fresh: bool = False,
-        acquit: bool = False,
+        acquit: Acquittal | None = None,
     ) -> Comparison:
         oracle = self._oracle
-        exact = _wide(oracle.exact[index].data)
-        native = _wide(oracle.native[index].data)
-        got = _wide(output.data)
-        finite = np.isfinite(exact) & np.isfinite(got) & np.isfinite(native)
-        # Finding them costs many runs: what can be acquitted without is.
-        unsettled = None if acquit else oracle.unsettled(self._regime)
-        if unsettled is not None:
-            finite &= ~unsettled[index]
-        with np.errstate(invalid="ignore"):
-            error = np.where(finite, np.abs(got - exact), 0.0)
-            own = np.where(finite, np.abs(native - exact), 0.0)
-            if oracle.textbook is not None:
-                plain = np.abs(_wide(oracle.textbook[index].data) - exact)
-                own = np.fmax(own, np.where(finite & np.isfinite(plain), plain, 0.0))
+        # Finding what hangs on a choice costs many runs: what can be acquitted without is.
+        unsettled = None if acquit is not None else oracle.unsettled(self._regime)
+        exact, got, finite, error, own = self._errors(index, output, unsettled)
         envelope = np.where(finite, oracle.envelope(self._regime, samples, fresh=fresh)[index], 0)
         floor = _FLOORS.get(output.dtype, _FLOOR)
         # One rounding of the result to its own storage is always honest.
         envelope = envelope + floor + np.where(finite, np.abs(exact), 0) * self._regime.store / 2
-        if not self._widen:
-            own = np.zeros_like(error)
-        multiple = 1.0 if acquit else element_multiple(samples, error.size)
+        if acquit is not None:
+            multiple, limit = acquit(error.size)
+        else:
+            multiple, limit = element_multiple(samples, error.size), math.inf
         bound = np.maximum(multiple * envelope, 2 * own)
         rms_envelope = float(np.sqrt(np.mean(envelope**2)))
         rms_own = float(np.sqrt(np.mean(own**2)))
         if rms_own > RMS_MULTIPLE * rms_envelope:
             # The reference misses its own envelope: a candidate may be as wrong, element by element.
-            bound = np.maximum(bound, multiple * rms_own)
+            by_own = multiple if acquit is None else 1.0
+            bound = np.maximum(bound, by_own * rms_own)
         rms = float(np.sqrt(np.mean(error**2)) / max(rms_envelope, rms_own, 1e-300))
         excess = error / bound
         wrong = excess > 1
-        limit = 1.0 if acquit else self._mean_square_limit(index, envelope, samples, fresh=fresh)
-        if not wrong.any() and (rms <= limit or acquit):
+        if acquit is None:
+            limit = self._mean_square_limit(index, envelope, samples, fresh=fresh)
+        if not wrong.any() and rms <= limit:
             return Comparison(
                 outcome="within", rms=rms, excess=float(excess.max()), total=error.size
             )
@@ -290,8 +358,34 @@ class Judgement:
             affected=int(wrong.sum()),
             total=error.size,
             excluded=self._excluded,
-            beyond_worst_case=None if acquit else self._beyond_worst(index, error, wrong),  # type: ignore[arg-type]
+            beyond_worst_case=acquit is None and self._beyond_worst(index, error, wrong),
         )
+
+    def _errors(
+        self, index: int, output: OutputTensor, unsettled: list[Array] | None
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """The exact answer, the one given, where both are compared, the error there, and the native
+        reference's own."""
+        key = index, unsettled is None
+        if key in self._found:
+            return self._found[key]
+        oracle = self._oracle
+        exact, native, got = map(
+            _wide, (oracle.exact[index].data, oracle.native[index].data, output.data)
+        )
+        finite = np.isfinite(exact) & np.isfinite(got) & np.isfinite(native)
+        if unsettled is not None:
+            finite &= ~unsettled[index]
+        with np.errstate(invalid="ignore"):
+            error = np.where(finite, np.abs(got - exact), 0.0)
+            own = np.where(finite, np.abs(native - exact), 0.0)
+            if oracle.textbook is not None:
+                plain = np.abs(_wide(oracle.textbook[index].data) - exact)
+                own = np.fmax(own, np.where(finite & np.isfinite(plain), plain, 0.0))
+        if not self._widen:
+            own = np.zeros_like(error)
+        self._found[key] = exact, got, finite, error, own
+        return self._found[key]
 
     def _mean_square_limit(
         self, index: int, envelope: Array, samples: int, *, fresh: bool
@@ -308,10 +402,9 @@ class Judgement:
         return mean_square_multiple(samples, min(effective, 1e9))
 
     def _beyond_worst(self, index: int, error: Array, wrong: Array) -> bool:
-        """Whether an offending element exceeds three times the worst-case amplitude: honest errors
-        under the worst law are sums of bounded terms, and three spreads hold all of them."""
+        """Whether an offending element exceeds the worst case."""
         worst = self._oracle.worst(self._regime)[index]
-        return bool((error[wrong] > 3 * worst[wrong] + _FLOOR).any())
+        return bool((error[wrong] > _AMPLITUDES * worst[wrong] + _FLOOR).any())
 
     def _integers(self, index: int, output: OutputTensor) -> Comparison:
         """Exact, except where an error within the envelope changes the reference's own choice."""

@@ -53,6 +53,16 @@ def _softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     return shifted / torch.sum(shifted, dim, keepdim=True)
 
 
+def _safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Zero where every score is minus infinity. Without a comparison, which a NaN would mislead."""
+    if not x.numel():
+        return torch.empty_like(x)
+    info = torch.finfo(x.dtype)
+    shifted = torch.exp(x - torch.amax(x, dim, keepdim=True).clamp(min=info.min))
+    # The largest weight is 1.
+    return shifted / torch.sum(shifted, dim, keepdim=True).clamp(min=info.tiny)
+
+
 def _log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     if not x.numel():
         return torch.empty_like(x)
@@ -259,6 +269,7 @@ TABLE: dict[Any, Decomposition] = {
     aten.expm1.default: lambda x: torch.exp(x) - 1,
     aten.log1p.default: lambda x: torch.log(1 + x),
     aten._softmax.default: _softmax,
+    aten._safe_softmax.default: _safe_softmax,
     aten._log_softmax.default: _log_softmax,
     aten.logsumexp.default: _logsumexp,
     aten.native_layer_norm.default: _layer_norm,

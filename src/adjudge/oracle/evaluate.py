@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from adjudge.inputs.specials import HUGE_MARGIN
 from adjudge.observation import Observation
 from adjudge.oracle import compare as comparing
 from adjudge.oracle import exactly, rules, storage
+from adjudge.oracle.clones import clone
 from adjudge.oracle.lifted import Annihilating, Lifted, Textbook, lifting
 from adjudge.oracle.orders import Change, Orders
 from adjudge.oracle.regimes import (
@@ -209,15 +209,37 @@ class Oracle:
 
     def compare_exact(self, observation: Observation) -> Comparison | None:
         """One observation against the float64 answer, bit for bit where that is owed; None where it is
-        nowhere.
+        nowhere, and where nothing is added up: what differs then is no matter of sums.
 
         Raises:
             OutsideDomain: the reference does not answer.
         """
-        if not any(owed.any() for owed in self.owed):
+        if not any(owed.any() for owed in self.owed) or not self._reading.adds:
             return None
         found = comparing.metadata(observation, self.native, self._structure())
         return found or comparing.exactly(observation, self.exact, self.owed)
+
+    def compare_gap(self, observation: Observation, name: str, narrow: str = "") -> Comparison:
+        """One observation against the worst that all roundings of the named regime come to together, for
+        inputs on which something lost is larger than that.
+
+        Args:
+            narrow: as in `grade`.
+
+        Raises:
+            OutsideDomain: the reference does not answer.
+        """
+        found = comparing.metadata(observation, self.native, self._structure())
+        if found is not None:
+            return found
+        if comparing.equal_bits(observation, self.native):
+            return Comparison(outcome="equal")
+        regime = self._narrowed(name, narrow)
+        # Few runs acquit: they are those that a comparison has drawn.
+        first = comparing.beyond_roundings(self, observation, regime, comparing.FIRST)
+        if first.ok:
+            return first
+        return comparing.beyond_roundings(self, observation, regime, comparing.SAMPLES)
 
     def flushed(self, observation: Observation, above: float = 0.0) -> tuple[int, int]:
         """(elements that are zero though they should be subnormal, elements that should be): where the
@@ -262,7 +284,9 @@ class Oracle:
             return "none"
         for name in names:
             found = self._narrowed(name, narrow)
-            verdict = comparing.Judgement(self, observation, found, widen=False).verdict()
+            verdict = comparing.Judgement(
+                self, observation, found, widen=False, tight=narrow == "sums"
+            ).verdict()
             # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
             # one spread of the other.
             fits = narrow != "sums" or verdict.rms <= 1.0 or name == names[-1]
@@ -298,6 +322,19 @@ class Oracle:
         return self._reading.holds and self.sums
 
     @property
+    def triangular(self) -> bool:
+        """Whether the reference takes a triangle of something: a causal mask leaves out the keys that
+        lie behind all queries."""
+        _ = self.exact
+        return not self._met.isdisjoint(("tril", "triu"))
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the reference may divide by a sum of powers, as a softmax does."""
+        _ = self._reading
+        return bool(self._powers) and self.sums
+
+    @property
     def sums(self) -> bool:
         """Whether the reference multiplies factors or adds up terms at all."""
         return self._reading.reads > 0
@@ -315,7 +352,9 @@ class Oracle:
     @cached_property
     def _reading(self) -> exactly.Reading:
         noise = exactly.Reading()
-        self._lifted_run(Lifted(self.dtype, noise))
+        mode = Lifted(self.dtype, noise)
+        self._lifted_run(mode)
+        self._powers = mode.met & {"exp", "exp2"}
         return noise
 
     def _structure(self) -> str:
@@ -489,7 +528,7 @@ class Oracle:
         reference = self._wide_reference
         if isinstance(reference, torch.nn.Module):
             # Every run starts from the same state; copying it is cheaper than drawing it.
-            reference = copy.deepcopy(reference)
+            reference = clone(reference)
             if change is not None:
                 for tensor in reference.state_dict().values():
                     tensor.copy_(change(tensor))
@@ -506,6 +545,11 @@ class Oracle:
             OutsideDomain: the reference does not answer.
         """
         return _leaves(answer(reference, arguments))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether elements may hang on a choice that rounding decides."""
+        return False
 
     def unsettled(self, found: Regime) -> list[Array] | None:
         """Where an element hangs on a choice that rounding decides; None where none can."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from adjudge.oracle.regimes import Regime
-from adjudge.oracle.rules import EXACT, Noise, Silence
+from adjudge.oracle.rules import EXACT, Silence
 
 #: Integers of smaller size have a float32 each, sums of them too.
 _LIMIT = 2.0**24
@@ -22,7 +21,8 @@ _LIMIT = 2.0**24
 _ARITHMETIC = frozenset(
     "add sub rsub mul square mm bmm mv dot addmm baddbmm sum cumsum scatter_add index_add".split()
 )
-
+#: Those that add one element to another: a loop of them is a sum.
+_ADDITIONS = frozenset("add sub rsub".split())
 
 #: Of the operations that move or select values, those that no comparison with a NaN misleads; and the
 #: functions of which `Traced` knows when they are exact.
@@ -31,16 +31,31 @@ _CARRYING = frozenset(
     "split_with_sizes unbind alias detach clone copy contiguous cat stack index_select gather where "
     "masked_fill tril triu amax repeat _to_copy neg zeros ones full empty zeros_like ones_like "
     "full_like empty_like new_zeros new_ones new_full new_empty arange fill zero lift_fresh logical_not "
-    "_softmax exp div scaled_dot_product_attention _scaled_dot_product_attention_math "
-    "_scaled_dot_product_flash_attention_for_cpu".split()
+    "scalar_tensor clamp clamp_min _softmax _safe_softmax exp div scaled_dot_product_attention "
+    "_scaled_dot_product_attention_math _scaled_dot_product_flash_attention_for_cpu".split()
 )
 
 
-class Exactness(Noise):
+class _Noting(Silence):
+    """Commits no error, and looks at what is added up: a contraction is a sum, and so is what is kept in
+    the memory of the result."""
+
+    def contracted(
+        self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
+    ) -> torch.Tensor:
+        return self.summed(y, magnitude, n)
+
+    def accumulated(
+        self, y: torch.Tensor, magnitude: torch.Tensor, terms: torch.Tensor
+    ) -> torch.Tensor:
+        return self.summed(y, magnitude, int(terms.max()) if terms.numel() else 0)
+
+
+class Exactness(_Noting):
     """Commits no error, and notes whether any honest kernel could."""
 
     def __init__(self) -> None:
-        super().__init__(Regime("exact", 0.0, 0.0, 0.0), 0, worst=True)
+        super().__init__()
         self.holds = True
 
     def stored(self, y: torch.Tensor, c: float = 1.0) -> torch.Tensor:
@@ -57,18 +72,14 @@ class Exactness(Noise):
         self.holds = self.holds and are_integers(magnitude)
         return self.stored(y)
 
-    def contracted(
-        self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
-    ) -> torch.Tensor:
-        return self.summed(y, magnitude, n)
 
-
-class Traced(Silence):
+class Traced(_Noting):
     """Commits no error, and makes a NaN of every value that an honest kernel of half precision may give
     other bits: what is no NaN in the end, every such kernel gives exactly.
 
     Exact are sums that float32 holds in any order, whatever the half precision holds after it is rounded
-    to that, exp(0), and what is divided by a power of two.
+    to that; sums kept in the memory of the result that the half precision holds in any order; exp(0),
+    and what is divided by a power of two.
 
     Args:
         native: the half precision.
@@ -102,21 +113,25 @@ class Traced(Silence):
     ) -> torch.Tensor:
         return self.stored(torch.where(magnitude <= _LIMIT * self._unit, y, torch.nan))
 
-    def contracted(
-        self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
+    def accumulated(
+        self, y: torch.Tensor, magnitude: torch.Tensor, terms: torch.Tensor
     ) -> torch.Tensor:
-        return self.summed(y, magnitude, n)
+        # Integers up to 2 / eps have a number of the dtype each.
+        held = 2 / torch.finfo(self._native).eps * self._unit
+        return self.stored(torch.where(magnitude <= held, y, torch.nan))
 
 
-class Reading(Silence):
-    """Commits no error, and notes whether every factor and term has few enough bits for the narrowest
-    operand: then only an accumulator can lose some; how many bits hold every sum in any order, and how
-    large sums are."""
+class Reading(_Noting):
+    """Commits no error, and notes whether anything is added up; whether every factor and term has few
+    enough bits for the narrowest operand: then only an accumulator can lose some; how many bits hold
+    every sum in any order, and how large sums are."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holds = True
         self.reads = 0
+        #: Whether terms are added up, if only two elements to each other.
+        self.adds = False
         #: Of the largest sum of magnitudes, down to the last bit that any of its terms has.
         self.bits = 0
         #: The largest sum of magnitudes, or value that a sum or a product is made of.
@@ -132,6 +147,11 @@ class Reading(Silence):
     def averages(self, n: int) -> None:
         self._unit /= n
 
+    def applied(self, name: str, *operands: Any) -> torch.Tensor | None:
+        terms = [x for x in operands if isinstance(x, torch.Tensor) and x.is_floating_point()]
+        self.adds = self.adds or (name in _ADDITIONS and len(terms) > 1)
+        return None
+
     def summed(
         self,
         y: torch.Tensor,
@@ -139,16 +159,12 @@ class Reading(Silence):
         n: int,
         squares: torch.Tensor | None = None,
     ) -> torch.Tensor:
+        self.adds = True
         largest = _largest(magnitude)
         self.largest = max(self.largest, largest)
         if self._unit and largest:
             self.bits = max(self.bits, ceil(log2(largest / self._unit)))
         return y
-
-    def contracted(
-        self, y: torch.Tensor, magnitude: torch.Tensor, squares: torch.Tensor | None, n: int
-    ) -> torch.Tensor:
-        return self.summed(y, magnitude, n)
 
 
 def _largest(x: torch.Tensor) -> float:

@@ -153,6 +153,10 @@ class GradientOracle(Oracle):
         )
         return replace(observation, outputs=outputs, structure=self.structure)
 
+    @property
+    def chooses(self) -> bool:
+        return True
+
     def unsettled(self, found: Regime) -> list[Array] | None:
         """Where the gradient hangs on a choice that rounding decides."""
         if found.name not in self._kinks:

@@ -73,11 +73,11 @@ class Lifted(Uncompiled):  # type: ignore[no-untyped-call]
         return self._run(func, args, kwargs)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = func._schema.name.split("::")[1]
+        name, in_place = _named(func)
         self.met.add(name)
         self.count += 1
         self.read += sum(arg.numel() for arg in args if isinstance(arg, torch.Tensor))
-        if name.endswith("_") and not name.endswith("__") and _writes_self(func):
+        if in_place:
             return self._in_place(func, name, args, kwargs)
         if self._noise is None:
             return self._quantised(func, args, kwargs)
@@ -272,6 +272,13 @@ def _is_float(value: Any) -> bool:
 def _narrows(dtype: torch.dtype | None) -> bool:
     """Whether a cast from float64 to it is a deliberate rounding; wide floats were lifted before."""
     return dtype is not None and dtype not in (torch.float64, torch.bool) and not dtype.is_complex
+
+
+@cache
+def _named(func: Any) -> tuple[str, bool]:
+    """The operation's name, and whether it writes to its first argument."""
+    name = func._schema.name.split("::")[1]
+    return name, name.endswith("_") and not name.endswith("__") and _writes_self(func)
 
 
 def _writes_self(func: Any) -> bool:

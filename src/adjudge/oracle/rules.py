@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod, sqrt
+from math import isfinite, prod, sqrt
 from typing import Any
 
 import torch
@@ -112,12 +112,21 @@ class Noise:
             out = torch.addcmul(out, root, self.unit(y), value=2 * self.regime.operand)
         return _kept(self.stored(out), y)
 
+    def accumulated(self, y: Tensor, magnitude: Tensor, terms: Tensor) -> Tensor:
+        """`y`, each element of it a sum of its own number of terms, kept in the memory of the result:
+        torch itself adds to it there, so that in half precision the sum is stored after each term."""
+        unit = max(self.regime.accumulate, self.regime.store)
+        size = unit * (terms if self.worst else terms.sqrt())
+        return _kept(self.stored(y + magnitude * size * self.unit(y)), y)
+
 
 def _kept(noisy: Tensor, y: Tensor) -> Tensor:
     """`noisy` with the infinities of `y` as they are: rounding leaves them alone, and a mask of -inf
     must not turn into NaN by an error added to it."""
-    finite = y.isfinite()
-    return noisy if bool(finite.all()) else torch.where(finite, noisy, y)
+    # A sum is finite only where all its terms are, and takes a fifth of looking at each.
+    if isfinite(y.sum().item()):
+        return noisy
+    return torch.where(y.isfinite(), noisy, y)
 
 
 class Silence(Noise):
@@ -133,6 +142,9 @@ class Silence(Noise):
         return y
 
     def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
+        return y
+
+    def accumulated(self, y: Tensor, magnitude: Tensor, terms: Tensor) -> Tensor:
         return y
 
 
@@ -176,6 +188,7 @@ def _sum(noise: Noise, op: Any, x: Tensor, dims: Any = None, *rest: Any, **kw: A
 def _cumsum(noise: Noise, op: Any, x: Tensor, dim: int, **kw: Any) -> Tensor:
     if not x.dim():
         return x.clone()
+    noise.read(x)
     return noise.summed(op(x, dim), op(x.abs(), dim), x.shape[dim])
 
 

@@ -33,6 +33,7 @@ from adjudge.worker import (
     protocol,
     runners,
     sandbox,
+    streams,
     timing,
 )
 from adjudge.worker.interpreter.session import Log, Unsupported
@@ -269,6 +270,7 @@ class _Session:
         if log is not None:
             facts["faults"] += [asdict(f) for f in log.faults[:100]]
             facts["races"] = [asdict(r) for r in log.races[:100]]
+            facts["compiled"] = [float(s) for s in log.compiled[:1000]]
             facts["launches"] = [asdict(launch) for launch in log.launches[:1000]]
         return facts
 
@@ -398,12 +400,15 @@ class _Run:
         cotangents = self._session.decoded(call["cotangents"], self._shared)
         tally = self.allocations.tally
         held = tally.peak_bytes = tally.live_bytes
+        self._session.runner.hold_streams()
         start = time.perf_counter()
         result = None
         if self._header["gradients"]:
             self._pulled = self._differentiated(args, kwargs, cotangents)
         else:
             result = self.built(*args, **kwargs)
+            if self._session.runner.late(result):
+                self.tampering.append(streams.LATE)
         self._session.runner.wait()
         self.seconds = time.perf_counter() - start
         self.peak_bytes = tally.peak_bytes - held

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from adjudge.worker import extensions, launches, memory, sandbox
+from adjudge import arrays
+from adjudge.worker import extensions, launches, memory, sandbox, streams
 from adjudge.worker.interpreter.session import Log, Options, current, session
 from adjudge.worker.protocol import FILL_BYTES, GUARD
 
@@ -36,6 +37,8 @@ class Cuda:
         self._settings = settings
         self._device = torch.device("cuda", 0)
         self._placed: list[tuple[Mapping[str, Any], torch.Tensor, torch.Tensor | None]] = []
+        #: Where the candidate may use others than the caller's.
+        self._streams: streams.Streams | None = None
 
     def close_door(self, folders: Sequence[Path]) -> None:
         # A context cannot be opened behind the door; one that is open works on.
@@ -54,7 +57,9 @@ class Cuda:
 
     def expect(self, source: str) -> None:
         if "cpp_extension" in source:
-            extensions.hasten()
+            extensions.hasten(source)
+        if streams.named_in(source):
+            self._streams = streams.Streams(self._device)
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
@@ -106,6 +111,15 @@ class Cuda:
     def wait(self) -> None:
         torch.cuda.synchronize()
 
+    def hold_streams(self) -> None:
+        if self._streams is not None:
+            self._streams.hold()
+
+    def late(self, result: Any) -> bool:
+        if self._streams is None:
+            return False
+        return self._streams.late([tensor for _, tensor in arrays.tensors_in(result)])
+
     def give_back(self, shared: mmap.mmap) -> None:
         raw = np.frombuffer(shared, dtype=np.uint8)
         for spec, tensor, around in self._placed:
@@ -151,6 +165,7 @@ def _as_shipped() -> Iterator[None]:
 def _record_launches() -> None:
     """Compiled kernels tell what they were launched with, and run one configuration, not the fastest."""
     try:
+        from triton import knobs
         from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
         from triton.runtime import autotuner, driver
         from triton.runtime.jit import JITFunction
@@ -167,7 +182,12 @@ def _record_launches() -> None:
             current.log.launches.append(_launch(self, args, kwargs, grid))
         return run(self, *args, grid=grid, warmup=warmup, **kwargs)
 
+    def told(*, times: Any, cache_hit: bool, **facts: Any) -> None:
+        if not cache_hit:
+            current.log.compiled.append(times.total / 1e6)
+
     JITFunction.run = recorded
+    knobs.compilation.listener = told
     autotuner.Autotuner.run = launches.run_tuned
 
 

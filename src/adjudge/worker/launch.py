@@ -66,6 +66,9 @@ class Launch(Closing):
             environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
             # The processor's own word is enough: a compiled test of it costs each worker 5 s.
             environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+            # A configuration chosen by its time on this device, and with it the order of a sum, would
+            # differ from one process to the next.
+            environment["TORCHINDUCTOR_DETERMINISTIC"] = "1"
         command = [sys.executable, "-P", "-m", "adjudge.worker.zygote", str(theirs.fileno())]
         self.isolation = isolation
         command += [isolation, face, "compiler" if allow_compiler else "no-compiler"]

@@ -98,6 +98,7 @@ class _Reply(_Strict):
     live_bytes: list[int] = Field(default_factory=list, max_length=1000)
     library: list[str] = Field(default_factory=list, max_length=1000)
     seconds: float = 0.0
+    compiled: list[float] = Field(default_factory=list, max_length=1000)
     notes: list[str] = Field(default_factory=list, max_length=1000)
     unsupported: bool = False
 
@@ -149,6 +150,7 @@ def observation(
             live_bytes=tuple(found.live_bytes),
             library=tuple(name[:100] for name in found.library),
             seconds=found.seconds,
+            compiled=tuple(found.compiled),
             notes=tuple(text[:500] for text in found.notes),
         )
     except _HOSTILE as error:

@@ -66,6 +66,15 @@ class Runner(Protocol):
         """Writes the inputs, and what lies around them, back to shared memory, where the judge looks."""
         ...
 
+    def hold_streams(self) -> None:
+        """Before a call: delays what it might leave on a stream that nobody waits for."""
+        ...
+
+    def late(self, result: Any) -> bool:
+        """After a call: whether what it has returned was written by work that the caller's stream does
+        not wait for."""
+        ...
+
     def is_dead(self) -> bool:
         """Whether nothing can run any more: the process has to end."""
         ...
@@ -122,6 +131,12 @@ class Interpret:
 
     def give_back(self, shared: mmap.mmap) -> None:
         return None
+
+    def hold_streams(self) -> None:
+        return None
+
+    def late(self, result: Any) -> bool:
+        return False
 
     def is_dead(self) -> bool:
         return False

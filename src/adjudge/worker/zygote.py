@@ -82,6 +82,9 @@ def _import_everything(runner: str) -> None:
             interpreter.install()
         else:
             import triton  # noqa: F401
+    with contextlib.suppress(ImportError):
+        # Torch's compiler may draw progress bars, whose thread would stay behind in every worker.
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
     if runner == "cuda":
         # Most of what importing torch's builder of extensions takes; that one itself would start CUDA.
         with contextlib.suppress(ImportError):

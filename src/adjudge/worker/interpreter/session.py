@@ -42,6 +42,8 @@ class Log:
     races: list[Race] = field(default_factory=list)
     #: What a GPU gives here is not known: the run went on and its answer is not judged.
     unsupported: list[str] = field(default_factory=list)
+    #: Seconds of each compilation; only a GPU's kernels are compiled.
+    compiled: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)

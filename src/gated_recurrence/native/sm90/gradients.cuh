@@ -507,7 +507,8 @@ __device__ __forceinline__ void add_gate(const Parameters& p, const Found& found
     const float sum =
         at.first() ? eight(p.d_start_parts, (at.chunk.w - 1) * p.value_heads + at.value_head)
                    : eight(p.d_end_parts, at.sequence * p.value_heads + at.value_head);
-    states = p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
+    // With a delta rule `ends` holds the sum of K o diag(r) U dS'^T already, else nothing.
+    states += p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
   }
   // Of this lane's tokens and all after them, and of those and all before them.
   float after = found.from_here.x + found.from_here.y;

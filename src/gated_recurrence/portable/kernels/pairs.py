@@ -201,6 +201,29 @@ def _back_to_columns(
 
 
 @triton.jit
+def _back_of(
+    grad, x_base, y_base, log_x, log_y, d_x_base, by_x_base, strips, number,
+    DELTA: tl.constexpr, EXCLUSIVE: tl.constexpr, C: tl.constexpr, K: tl.constexpr,
+    SUB: tl.constexpr, ROUNDED: tl.constexpr,
+):  # fmt: skip
+    """Stores the gradient of the rows of one kind of pairs, and their part in the log decays' across
+    strips; gives those of the columns (all, and across strips), and of the log decays inside the strip.
+    With DELTA, `over` of the columns is added to what another kind has left there."""
+    rows = number * SUB + tl.arange(0, SUB)
+    channels = tl.arange(0, K)
+    x, y, to_gate = _back_inside(
+        grad, x_base, y_base, log_x, log_y, number, DELTA, EXCLUSIVE, C, K, SUB
+    )  # fmt: skip
+    before = _back_to_rows(grad, y_base, log_x, log_y, number, C, K, SUB, ROUNDED)
+    after = _back_to_columns(
+        grad, x_base, y_base, log_x, log_y, strips, number, DELTA, C, K, SUB, ROUNDED
+    )  # fmt: skip
+    tl.store(tile(d_x_base, rows, channels, K), x + before)
+    tl.store(tile(by_x_base, rows, channels, K), before * tl.load(tile(x_base, rows, channels, K)))
+    return y + after, after, to_gate
+
+
+@triton.jit
 def weigh_backward(
     q, k, erase, gate, log_erase, d_weights, d_inner,
     d_q, d_k, d_erase, within, by_rows, by_erase, by_columns, over,
@@ -223,32 +246,19 @@ def weigh_backward(
     at = tile(tokens, rows, channels, K)
     strips = over + (chunk * (C // SUB) + number) * (C // SUB) * K
     log = gate + tokens
-    grad = d_weights + square
-    x, y, to_gate = _back_inside(
-        grad, q + tokens, k + tokens, log, log, number, False, False, C, K, SUB
+    to_k, after, to_gate = _back_of(
+        d_weights + square, q + tokens, k + tokens, log, log, d_q + tokens, by_rows + tokens, strips,
+        number, False, False, C, K, SUB, ROUNDED,
     )  # fmt: skip
-    before = _back_to_rows(grad, k + tokens, log, log, number, C, K, SUB, ROUNDED)
-    after = _back_to_columns(
-        grad, q + tokens, k + tokens, log, log, strips, number, False, C, K, SUB, ROUNDED
-    )  # fmt: skip
-    tl.store(d_q + at, x + before)
-    to_k = y + after
-    tl.store(by_rows + at, before * tl.load(q + at))
     if DELTA:
-        log_x = log_erase + tokens
-        grad = d_inner + square
-        x, y, more = _back_inside(
-            grad, erase + tokens, k + tokens, log_x, log, number, True, EXCLUSIVE, C, K, SUB
+        more, more_after, more_gate = _back_of(
+            d_inner + square, erase + tokens, k + tokens, log_erase + tokens, log,
+            d_erase + tokens, by_erase + tokens, strips,
+            number, True, EXCLUSIVE, C, K, SUB, ROUNDED,
         )  # fmt: skip
-        before = _back_to_rows(grad, k + tokens, log_x, log, number, C, K, SUB, ROUNDED)
-        more_after = _back_to_columns(
-            grad, erase + tokens, k + tokens, log_x, log, strips, number, True, C, K, SUB, ROUNDED
-        )  # fmt: skip
-        tl.store(d_erase + at, x + before)
-        tl.store(by_erase + at, before * tl.load(erase + at))
-        to_k += y + more_after
+        to_k += more
         after += more_after
-        to_gate += more
+        to_gate += more_gate
     tl.store(d_k + at, to_k)
     tl.store(within + at, to_gate)
     tl.store(by_columns + at, after * tl.load(k + at))
