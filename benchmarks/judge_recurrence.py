@@ -3,8 +3,8 @@
     python benchmarks/judge_recurrence.py [--runner interpret] [--jobs 2] [--only SUBSTRING]
     python benchmarks/judge_recurrence.py --runner cuda
 
-In the interpreter the portable path is judged in float32, and what must be convicted; on a Hopper GPU
-the native kernels in bfloat16, which are then required. Writes one line a verdict to
+In the interpreter the portable path is judged in float32; on a Hopper GPU the native kernels in
+bfloat16, which are then required; and on either what must be convicted. Writes one line a verdict to
 docs/audits/recurrence.jsonl in place of an earlier one of the same, and docs/audits/recurrence.md.
 """
 
@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -24,6 +25,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import gated_recurrence
 from adjudge.contracts.file import load
 from adjudge.frontends import kernelbench
 from adjudge.judge.digest import gates_digest
@@ -33,7 +35,7 @@ from adjudge.worker.launch import hide_device
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "recurrence" / "judged"))
-from planted import FAULTS, Fault, broken
+from planted import FAULTS, Fault, broken, plant
 from tasks import BY_NAME, FORMS, MEMBERS, STRONG, candidate, contract_path, point_of, reference
 
 AUDITS = ROOT / "docs" / "audits"
@@ -58,18 +60,18 @@ class Job:
 
 
 def jobs(runner: str) -> Iterator[Job]:
-    """What is judged where: all members and forms and all faults in the interpreter; on a GPU the
-    members that have kernels. The faults lie in the portable path, and what an order of atomics changes
-    shows in the orders that the interpreter makes."""
+    """What is judged where: all members and forms in the interpreter, and on a GPU those that have
+    kernels; after them the faults, which lie in the portable path and in the kernels."""
     for member in MEMBERS:
         if runner == "cuda" and not member.native:
             continue
         strong = [STRONG] if runner == "cuda" and "f" in member.raw else []
         for form in (*FORMS, *strong):
             yield Job(HONEST, member.name, form, runner)
-        for fault in FAULTS if runner == "interpret" else ():
-            if fault.fits(member):
-                yield Job(fault.name, member.name, fault.form, runner)
+    for fault in FAULTS:
+        for member in MEMBERS:
+            if fault.fits(member, runner):
+                yield Job(fault.name, member.name, fault.form_on(runner), runner)
 
 
 def judge(job: Job, zygote: Zygote, **how: Any) -> dict[str, Any]:
@@ -80,8 +82,12 @@ def judge(job: Job, zygote: Zygote, **how: Any) -> dict[str, Any]:
     """
     member, native = BY_NAME[job.member], job.runner == "cuda"
     fault = next((f for f in FAULTS if f.name == job.kind), None)
-    source = candidate(member, job.form) if fault is None else broken(member, fault)
-    text = reference(member, job.form, point_of(member, job.form, native))
+    # A fault in the kernels lies in the package that the candidate imports (`separately`).
+    source = candidate(member, job.form) if fault is None or native else broken(member, fault)
+    point = point_of(member, job.form, native)
+    if fault is not None and native and fault.native.group:
+        point = replace(point, group=fault.native.group)
+    text = reference(member, job.form, point)
     program, under_judgement = kernelbench.from_source(text, source, job.name)
     options = Options(
         zygote=zygote,
@@ -124,6 +130,7 @@ def judge(job: Job, zygote: Zygote, **how: Any) -> dict[str, Any]:
         "refusals": list(verdict.refusals),
         "probes": verdict.probes,
         "seconds": round(verdict.seconds, 1),
+        "timings": {name: round(seconds, 1) for name, seconds in verdict.timings if seconds >= 0.1},
     }
 
 
@@ -137,7 +144,9 @@ def separately(job: Job, out: Path, budget: float | None, cubins: str) -> dict[s
         environment["GATED_RECURRENCE_CACHE"] = cubins
         environment["GATED_RECURRENCE_REQUIRE_NATIVE"] = "1"
         # Folders on Python's path are what a worker may read.
-        environment["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), cubins])
+        places = [os.environ.get("PYTHONPATH", ""), cubins]
+        fault = next((f for f in FAULTS if f.name == job.kind), None)
+        environment["PYTHONPATH"] = os.pathsep.join([*_planted(fault, cubins), *places])
     found = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
     if found.returncode:
         words = found.stderr.strip().splitlines()
@@ -146,6 +155,24 @@ def separately(job: Job, out: Path, budget: float | None, cubins: str) -> dict[s
         return facts | {"standing": "fault", "findings": {}, "fault": fault}
     line: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return line
+
+
+_planting = threading.Lock()
+
+
+def _planted(fault: Fault | None, cubins: str) -> list[str]:
+    """The folder that has the package with the fault, made and compiled by whoever asks first."""
+    if fault is None:
+        return []
+    folder = Path(cubins) / f"fault-{FAULTS.index(fault)}"
+    with _planting:
+        if not folder.exists():
+            plant(fault, Path(gated_recurrence.__file__).parent, folder)
+            path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+            environment = {**os.environ, "GATED_RECURRENCE_CACHE": cubins, "PYTHONPATH": path}
+            command = "from gated_recurrence.native import build; build.cubins()"
+            subprocess.run([sys.executable, "-c", command], check=True, env=environment)
+    return [str(folder)]
 
 
 def key(line: dict[str, Any]) -> tuple[str, ...]:
@@ -184,8 +211,9 @@ def page(lines: list[dict[str, Any]]) -> str:
             if any(cells):
                 rows.append(f"| {member.name} | {runner} | {' | '.join(cells)} |")
     planted = [
-        f"| {fault.name} | {' | '.join(_caught(fault, m.name, faults) for m in MEMBERS)} |"
-        for fault in FAULTS
+        f"| {f.name} | {runner} | {' | '.join(_caught(f, runner, m.name, faults) for m in MEMBERS)} |"
+        for f in FAULTS
+        for runner in ("interpret", "cuda")
     ]
     return "\n".join(
         [
@@ -206,26 +234,31 @@ def page(lines: list[dict[str, Any]]) -> str:
             f"| --- | --- | {' | '.join('---' for _ in (*FORMS, STRONG))} |",
             *rows,
             "",
-            *_notes(honest),
+            *_notes(lines),
             "The gate that convicts a version with one planted fault "
-            "(`tests/recurrence/judged/planted.py`); – where the member has no gate to plant it in:",
+            "(`tests/recurrence/judged/planted.py`), on a GPU in the kernels of members with one gate a "
+            "head; – where there is nothing to plant it in:",
             "",
-            f"| fault | {' | '.join(member.name for member in MEMBERS)} |",
-            f"| --- | {' | '.join('---' for _ in MEMBERS)} |",
+            f"| fault | runner | {' | '.join(member.name for member in MEMBERS)} |",
+            f"| --- | --- | {' | '.join('---' for _ in MEMBERS)} |",
             *planted,
             "",
         ]
     )
 
 
-def _notes(honest: list[dict[str, Any]]) -> list[str]:
+def _notes(lines: list[dict[str, Any]]) -> list[str]:
     """What no verdict was given on yet, and verdicts on tasks that were other ones than they are now."""
-    held = {key(line) for line in honest}
-    asked = [job for runner in ("interpret", "cuda") for job in jobs(runner) if job.kind == HONEST]
+    held = {key(line) for line in lines}
+    asked = [job for runner in ("interpret", "cuda") for job in jobs(runner)]
     missing = [job for job in asked if (job.runner, job.member, job.form, job.kind) not in held]
     notes: dict[str, list[str]] = {}
     for job in missing:
-        notes.setdefault(f"Not judged yet, {job.runner}", []).append(f"{job.member} {job.form}")
+        planted = job.kind != HONEST
+        which = f", {job.kind}" if planted else ""
+        name = job.member if planted else f"{job.member} {job.form}"
+        notes.setdefault(f"Not judged yet, {job.runner}{which}", []).append(name)
+    honest = [line for line in lines if line["kind"] == HONEST]
     for line in honest:
         if "note" in line:
             which = f"{line['op']} {line['form']}"
@@ -237,11 +270,12 @@ def _notes(honest: list[dict[str, Any]]) -> list[str]:
     return [*found, ""] if found else []
 
 
-def _caught(fault: Fault, member: str, lines: list[dict[str, Any]]) -> str:
+def _caught(fault: Fault, runner: str, member: str, lines: list[dict[str, Any]]) -> str:
     """The gates that convict the member with the fault."""
-    if not fault.fits(BY_NAME[member]):
+    if not fault.fits(BY_NAME[member], runner):
         return "–"
-    found = [line for line in lines if (line["op"], line["kind"]) == (member, fault.name)]
+    asked = (runner, member, fault.form_on(runner), fault.name)
+    found = [line for line in lines if key(line) == asked]
     gates = sorted({v["gate"] for line in found for v in line.get("violations", [])})
     return ", ".join(gates) or ("missed" if found else "")
 

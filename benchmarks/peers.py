@@ -6,8 +6,7 @@ The peers must be installed (fla-core, flash-qla with tilelang). `--first` makes
 call of each peer, in processes side by side, and keeps the seconds in the file; the compilers' caches
 on disk are then what the run takes that is given the file and measures. FLA tunes in that run again,
 with the GPU to itself (FLA_CACHE_RESULTS=0 keeps it from what it chose before). Without the file all
-first calls are made in the run, one after the other. Everything has 32 heads, for which alone the peers
-are tuned. `--page` rewrites that part of the page.
+first calls are made in the run, one after the other. `--page` rewrites that part of the page.
 """
 
 from __future__ import annotations
@@ -25,12 +24,15 @@ import torch
 import recurrence
 from recurrence import HEAD, SETS, Operator
 
+# Those of the first shape, which errors and repeats are asked with too.
 HEADS = 32
-# Batch, tokens, and the bounds of packed sequences.
-SHAPES: tuple[tuple[int, int, tuple[int, ...] | None], ...] = (
-    (1, 32768, None),
-    (1, 8192, None),
+# Batch, tokens, heads, bounds of packed sequences; what matters most first, since time may run out.
+SHAPES = (
+    *(recurrence.SHAPES[0], recurrence.SHAPES[1], recurrence.SHAPES[3]),
+    *(recurrence.SHAPES[4], recurrence.SHAPES[2]),
 )
+# What takes kernels of its own, by the index of a shape: 32 heads, packed, 8 heads.
+APART = (0, 2, 3)
 # Tokens of one sequence in what is asked of each beside its times, and may take other kernels.
 LENGTHS = (8192, 2048, 1000)
 ROUNDS = 2
@@ -38,40 +40,48 @@ SECONDS = "seconds of the first call: "
 MARKS = ("<!-- peers -->\n", "<!-- end of peers -->\n")
 
 
-def first_call(operator: Operator, length: int = SHAPES[0][1]) -> float:
-    """Seconds of a first step at the first shape: building, compiling and tuning."""
-    batch = SHAPES[0][0]
-    inputs = recurrence.draw(batch, length, HEADS)
-    d_out = torch.randn(batch, length, HEADS, HEAD, device="cuda").bfloat16()
+def first_call(operator: Operator, length: int = 0, shape: int = 0) -> float:
+    """Seconds of a first step at a shape, or at its batch and heads of another length: building,
+    compiling and tuning."""
+    batch, tokens, heads, packed = SHAPES[shape]
+    tokens = length or tokens
+    inputs = recurrence.draw(batch, tokens, heads)
+    d_out = torch.randn(batch, tokens, heads, HEAD, device="cuda").bfloat16()
+    bounds = None if packed is None else torch.tensor(packed, device="cuda")
     torch.cuda.synchronize()
     start = time.perf_counter()
-    recurrence.step(operator, inputs, None, d_out)
+    recurrence.step(operator, inputs, bounds, d_out)
     torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
 def first_calls(file: Path) -> None:
-    """Keeps the seconds of each peer's first call, each in a process of its own."""
-    names = list(recurrence.peers())
+    """Keeps the seconds of each peer's first call at the first shape, and has it compile what other
+    shapes take, each in a process of its own."""
     running = {
-        name: subprocess.Popen(
-            [sys.executable, __file__, "--only", name], stdout=subprocess.PIPE, text=True
+        (name, shape): subprocess.Popen(
+            [sys.executable, __file__, "--only", name, "--shape", str(shape)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        for name in names
+        for shape in APART
+        for name in recurrence.peers()
     }
     found: dict[str, float] = {}
-    for name, process in running.items():
+    for (name, shape), process in running.items():
         said, _ = process.communicate()
         seconds = [line.removeprefix(SECONDS) for line in said.splitlines() if SECONDS in line]
-        if seconds:  # what compilers print lies around it
+        if seconds and not shape:  # what compilers print lies around it
             found[name] = float(seconds[0])
-        print(f"first call of {name}: {found.get(name, 'failed')}", flush=True)
+        print(
+            f"first call of {name}, {shown(SHAPES[shape])}: {(*seconds, 'failed')[0]}", flush=True
+        )
         file.write_text(json.dumps(found), encoding="utf-8")
 
 
-def shown(shape: tuple[int, int, tuple[int, ...] | None]) -> str:
-    batch, length, packed = shape
-    return f"{batch}, {length}, {HEADS}" + (f", packed {len(packed) - 1}" if packed else "")
+def shown(shape: tuple[int, int, int, tuple[int, ...] | None]) -> str:
+    batch, length, heads, packed = shape
+    return f"{batch}, {length}, {heads}" + (f", packed {len(packed) - 1}" if packed else "")
 
 
 def measure(seconds: float, before: dict[str, float]) -> str:
@@ -106,11 +116,12 @@ def measure(seconds: float, before: dict[str, float]) -> str:
         f"| --- | {'--- | ' * len(operators)}".rstrip(),
     ]
     memory: dict[str, float] = {}
+    shares = []
     apart_most = 0.0
     for shape in SHAPES:
-        batch, length, packed = shape
-        sets = [recurrence.draw(batch, length, HEADS) for _ in range(SETS)]
-        d_out = torch.randn(batch, length, HEADS, HEAD, device="cuda").bfloat16()
+        batch, length, heads, packed = shape
+        sets = [recurrence.draw(batch, length, heads) for _ in range(SETS)]
+        d_out = torch.randn(batch, length, heads, HEAD, device="cuda").bfloat16()
         bounds = None if packed is None else torch.tensor(packed, device="cuda")
         rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in operators}
         refused: dict[str, str] = {}
@@ -126,20 +137,34 @@ def measure(seconds: float, before: dict[str, float]) -> str:
         for name, operator in operators.items():
             if rounds[name]:
                 memory.setdefault(name, recurrence.peak(operator, sets[0], bounds, d_out))
-        cells = []
+        cells, parts = [], []
+        limits = [f(batch, length, heads) for f in (recurrence.floors, recurrence.product_floors)]
         for name, found in rounds.items():
             best = [min(times) for times in zip(*found, strict=True)]
+            of_each = [[floor / x for floor, x in zip(f, best, strict=False)] for f in limits]
+            of_each = [f"{x:.0%}, {y:.0%}" for x, y in zip(*of_each, strict=True)]
+            parts.append(" / ".join(of_each) or "–")
             shown_times = " / ".join(f"{x:.3f}" for x in best)
             cells.append(refused.get(name) or shown_times or "not run")
             for each in zip(*found, strict=True):
                 apart_most = max(apart_most, max(each) / min(each) - 1)
         lines.append(f"| {shown(shape)} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
+        floors = " / ".join(f"{x:.2f}, {y:.2f}" for x, y in zip(*limits, strict=True))
+        shares.append(f"| {shown(shape)} | {floors} | {' | '.join(parts)} |")
         del sets
         torch.cuda.empty_cache()
     lines += [
         "",
         f"The rounds of one differ by {100 * apart_most:.0f}% at most.",
+        "",
+        "Milliseconds that the bytes and the products alone would take, forward / backward with the "
+        f"states found again ({recurrence.COPY / 1e12:.1f} TB/s, {recurrence.PRODUCTS / 1e12:.0f} "
+        "TFLOP/s, both measured), and what share of each one's time they are:",
+        "",
+        f"| B, T, heads | bytes, products | {' | '.join(operators)} |",
+        f"| --- | --- | {'--- | ' * len(operators)}".rstrip(),
+        *shares,
         "",
         f"| | {' | '.join(operators)} |",
         f"| --- | {'--- | ' * len(operators)}".rstrip(),
@@ -167,12 +192,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="no peer begins a shape later")
     parser.add_argument("--first", type=Path, help="only first calls, to this file")
     parser.add_argument("--only", help="only the first call of this peer, in seconds")
+    parser.add_argument("--shape", type=int, default=0, help="that --only is asked with")
     parser.add_argument("--firsts", type=Path, help="what --first wrote")
     options = parser.parse_args()
     if options.only:
         operator = recurrence.peers()[options.only]
-        print(f"\n{SECONDS}{first_call(operator):.2f}", flush=True)
-        for length in LENGTHS:
+        print(f"\n{SECONDS}{first_call(operator, shape=options.shape):.2f}", flush=True)
+        for length in LENGTHS if not options.shape else ():
             first_call(operator, length)
         return
     if options.first:

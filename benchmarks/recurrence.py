@@ -42,8 +42,10 @@ SHAPES: tuple[tuple[int, int, int, tuple[int, ...] | None], ...] = (
     (1, 8192, 32, (0, 1000, 3500, 3564, 8192)),
     (1, 32768, 8, None),
 )
-# Bytes a second of a device-to-device copy on an H200, reads and writes counted.
-COPY = 4.3e12
+# Bytes a second of a device-to-device copy on an H200, reads and writes counted, and operations of a
+# product of bfloat16 matrices of 8192 rows and columns of random numbers.
+COPY, PRODUCTS = 4.3e12, 7.88e14
+CHUNK = 64
 MARKS = ("<!-- measured -->\n", "<!-- end of measured -->\n")
 
 
@@ -130,12 +132,35 @@ def peak(operator: Operator, inputs: list[Tensor], bounds: Tensor | None, d_out:
 def floors(batch: int, length: int, heads: int) -> tuple[float, float]:
     """Milliseconds that the bytes alone would take: forward, and backward with h recomputed."""
     row = batch * length * heads * HEAD * 2
-    state = row * HEAD / 64
+    state = row * HEAD / CHUNK
     return 4 * row / COPY * 1e3, (4 * row + 3 * row + 4 * state) / COPY * 1e3
 
 
+def product_floors(batch: int, length: int, heads: int) -> tuple[float, float]:
+    """Milliseconds that the products alone would take: forward, and backward with h recomputed.
+
+    Of a chunk and head, by the formulas of the family: forward K S, Q S, Kᵀ U over the state, and
+    K Kᵀ, Q Kᵀ, A R, P U over the pairs of tokens. Backward those of U and S' again, then K dS', dO Sᵀ,
+    E Sᵀ, U dS'ᵀ, Qᵀ dO, Kᵀ E, and Pᵀ dO, Aᵀ dU, dR Uᵀ, dO Uᵀ, dP K, dPᵀ Q, (N + Nᵀ) K, Q Kᵀ, K Kᵀ.
+    """
+    count = batch * heads * -(-length // CHUNK)
+    over_state, over_pairs = 2 * CHUNK * HEAD * HEAD, 2 * CHUNK * CHUNK * HEAD
+    sums = (3 * over_state + 4 * over_pairs, 8 * over_state + 10 * over_pairs)
+    forward, backward = (count * operations / PRODUCTS * 1e3 for operations in sums)
+    return forward, backward
+
+
+def by_chunk(x: Tensor) -> Tensor:
+    """Norms of the chunks and heads of `[B, T, heads, ...]`: `[B, chunks, heads]`."""
+    batch, length, heads = x.shape[:3]
+    rows = x.reshape(batch, length, heads, -1).square().sum(-1)
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, -length % CHUNK))
+    return padded.unflatten(1, (-1, CHUNK)).sum(2).sqrt()
+
+
 def errors(operators: dict[str, Operator], heads: int = 2) -> list[str]:
-    """A table of relative RMS errors against float64."""
+    """Two tables of relative RMS errors against float64: of whole tensors, and of the chunk and head
+    where it is greatest."""
     length = 2048
     inputs = draw(1, length, heads)
     d_out = torch.randn(1, length, heads, HEAD, device="cuda").bfloat16()
@@ -151,16 +176,23 @@ def errors(operators: dict[str, Operator], heads: int = 2) -> list[str]:
         finally:
             dispatch.native = native
 
-    exact = run(portable, [x.detach().double().requires_grad_() for x in inputs])
-    lines = ["| | o | dq | dk | dv | dg | dβ |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    doubled = [x.detach().double().requires_grad_() for x in inputs]
+    exact = [x.detach() for x in run(portable, doubled)]
+    head = ["| | o | dq | dk | dv | dg | dβ |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    whole, worst = list(head), list(head)
     for name, operator in {"emulation": portable, **operators}.items():
-        found = run(operator, inputs)
-        cells = [
-            f"{float((x.double() - y).norm() / y.norm()):.2e}"
-            for x, y in zip(found, exact, strict=True)
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+        found = [x.detach().double() for x in run(operator, inputs)]
+        of_all = [(x - y).norm() / y.norm() for x, y in zip(found, exact, strict=True)]
+        of_one = [(by_chunk(x - y) / by_chunk(y)).max() for x, y in zip(found, exact, strict=True)]
+        for lines, numbers in ((whole, of_all), (worst, of_one)):
+            lines.append(f"| {name} | {' | '.join(f'{float(x):.2e}' for x in numbers)} |")
+    return [
+        *whole,
+        "",
+        "The chunk and head with the greatest error, relative to itself:",
+        "",
+        *worst,
+    ]
 
 
 def repeats(operator: Operator, heads: int = 4) -> bool:

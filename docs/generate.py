@@ -50,10 +50,81 @@ measurement = "Every gate."
 signature = "As the gate that finds it reports it."
 ```
 
-Fields of each part: [contract.schema.json](../contract.schema.json). A known violation is accepted in
-a file of waivers, by gate, signature, reason and last day
-([waivers.schema.json](../waivers.schema.json)); `adjudge verify --waivers FILE` ends with 2 where one
-has expired or matches nothing any more.
+A part that declares something is a table. This one promises what a library may promise of an operation
+that writes into memory of the caller's, on operands of eight bits:
+
+```toml
+schema = 1
+identifier = "scaled-product"
+oracle = { words = "The reference in float64.", reference = "reference.py" }
+measurement = { words = "These gates.", gates = ["wrong-value", "shape-dependent"] }
+signature = "As the gate that finds it reports it."
+
+[scope]
+words = "Products of int8 operands, with a float32 scale for each."
+dtypes = ["float32"]
+layouts = ["contiguous", "sliced"]
+
+[scope.sizes]
+rows = "1..4096"
+inner = "16..4096 by 16"
+columns = [64, 128, 256]
+
+[[scope.quantised]]
+tensor = "args[0]"
+stored = "int8"
+scale = "args[1]"
+
+[[scope.quantised]]
+tensor = "output"
+stored = "int8"
+rounding = "either"
+
+[[scope.refusals]]
+exception = "ValueError"
+message = "contiguous"
+layouts = ["sliced"]
+
+[precondition]
+words = "Scales are positive."
+values = "finite"
+ranges = { "args[1]" = [1e-3, 1e3] }
+
+[postcondition]
+words = "The memory that is given holds the product, rounded to int8."
+destinations = ["out"]
+batch_invariant = true
+determinism = "bitwise"
+subnormals = "either"
+resources = { chips = ["sm_90"], spills = 0, memory = 1.5 }
+
+[tolerance]
+words = "Sums in float32, from operands of eight bits."
+regime = "fp32"
+
+[[tolerance.looser]]
+output = "output"
+atol = 2.0
+reason = "Both scales are folded into one, which may move a sum over two steps of int8."
+```
+
+All fields, and what each means: [contract.schema.json](../contract.schema.json). A known violation is
+accepted in a file of waivers ([waivers.schema.json](../waivers.schema.json)), by gate and signature as
+the verdict's record has them:
+
+```toml
+schema = 1
+
+[[waiver]]
+gate = "drops-nonfinite"
+signature = "class"
+reason = "Rows of NaN are cut before this operation, see the loader."
+expires = 2027-06-30
+candidate = "softmax_v2"   # softmax_v2.py; any candidate if not given
+```
+
+`adjudge verify candidate.py --reference reference.py --waivers waivers.toml` shows what is accepted, and
+ends with 2 where a waiver has expired or matches nothing any more.
 """
 
 

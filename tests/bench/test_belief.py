@@ -46,6 +46,24 @@ def test_what_moves_out_of_the_calls_is_seen() -> None:
         assert any(words in reason for reason in belief(subject, HONEST).reasons), words
 
 
+def test_what_disturbs_a_round_disturbs_both_subjects() -> None:
+    """Rounds in which placing and sealing take up to nine times as long as usual."""
+
+    def rounds(beyond: float) -> Measured:
+        made = []
+        for factor in range(1, 10):
+            parts = {"place": factor * 1e-4 + beyond, "seal": factor * 5e-5}
+            short, long = ({k: n * v for k, v in parts.items()} for n in (4, 16))
+            made.append(Round(span(4, **short), span(16, **long)))
+        return Measured(tuple(made))
+
+    assert belief(rounds(0.0), rounds(0.0)) == belief(HONEST, HONEST)
+    late = belief(rounds(0.1 * CALL), rounds(0.0))
+    assert len(late.reasons) == 1
+    assert "before the timed calls" in late.reasons[0]
+    assert abs(late.hidden / (0.1 * CALL) - 1) < 1e-6
+
+
 def test_nine_rounds_leave_one_on_each_side() -> None:
     found = interval([float(n) for n in range(9)])
     assert (found.low, found.median, found.high) == (1.0, 4.0, 7.0)

@@ -875,12 +875,37 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         identifier="S37",
         report="https://github.com/facebookresearch/xformers/issues/173",
-        what="the last bit hangs on something that is not an input",
-        gates=("nondeterministic", "retains-state", "stale-output"),
-        inputs=MATRIX,
-        reference="return 3 * x",
-        correct="return x + x + x",
-        broken="import time\nreturn 3 * x * (1 + 1e-6 * (time.perf_counter_ns() % 97 > 48))",
+        what="a mask is drawn from the address of the seed, and not from the seed",
+        gates=("nondeterministic", "wrong-value"),
+        arguments="x, seed",
+        inputs=f"{MATRIX}, torch.randint(0, 1000, (1,))",
+        reference="""
+            number = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+            draw = (number * 40503 + seed * 30011) % 65521
+            return torch.where(draw % 4 > 0, x, torch.zeros_like(x))
+        """,
+        top="""
+            @triton.jit
+            def drop(x_ptr, seed_ptr, out_ptr, n, BLOCK: tl.constexpr, LOADED: tl.constexpr):
+                number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+                x = tl.load(x_ptr + number, mask=number < n)
+                if LOADED:
+                    seed = tl.load(seed_ptr)
+                else:
+                    seed = seed_ptr.to(tl.int64)
+                draw = (number.to(tl.int64) * 40503 + seed % 65521 * 30011) % 65521
+                tl.store(out_ptr + number, tl.where(draw % 4 > 0, x, 0.0), mask=number < n)
+
+            def run(x, seed, loaded):
+                x = x.contiguous()
+                out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                if x.numel():
+                    grid = (triton.cdiv(x.numel(), 256),)
+                    drop[grid](x, seed, out, x.numel(), BLOCK=256, LOADED=loaded)
+                return out
+        """,
+        correct="return run(x, seed, True)",
+        broken="return run(x, seed, False)",
     ),
     Fault(
         identifier="S38",

@@ -63,6 +63,15 @@ def test_a_launch_that_raises_is_no_work_of_a_kernel(zygote: Zygote) -> None:
     assert [finding.gate for finding in verdict.violations] == ["bypasses-kernel"]
 
 
+SEED = next(fault for fault in FAULTS if fault.identifier == "S37")
+
+
+def test_an_address_in_place_of_a_seed_shows_in_another_process(zygote: Zygote) -> None:
+    (finding,) = judged(SEED, "broken", zygote, gates=("nondeterministic",)).violations
+    assert finding.violation is not None
+    assert finding.violation.probe.process
+
+
 DEGENERATE = next(fault for fault in FAULTS if fault.identifier == "S02")
 
 

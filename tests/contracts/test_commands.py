@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from adjudge.cli import run
+from adjudge.contracts import waivers
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTMAX = ROOT / "examples" / "softmax_tail"
@@ -16,6 +18,29 @@ OFF = (
     "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
     "        return torch.softmax(x, -1) * 1.5\n"
 )
+#: What the page's larger contract is for.
+SCALED_PRODUCT = """
+import torch
+
+rows = 64
+inner = 32
+columns = 128
+
+
+class Model(torch.nn.Module):
+    def forward(self, a, scale, b):
+        return ((a.float() * scale) @ b.float()).round().clamp(-128, 127).to(torch.int8)
+
+
+def get_inputs():
+    a = torch.randint(-4, 5, (rows, inner), dtype=torch.int8)
+    b = torch.randint(-4, 5, (inner, columns), dtype=torch.int8)
+    return [a, torch.rand(1) + 0.5, b]
+
+
+def get_init_inputs():
+    return []
+"""
 BODIES = {
     "several inputs": ("torch.rand(4, 8), torch.rand(4, 8)", "a, b", "a + b", ""),
     "integers": ("torch.randint(0, 5, (4,)), torch.rand(5, 8)", "i, t", "t[i]", ""),
@@ -30,7 +55,8 @@ def test_what_init_drafts_check_accepts(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inputs, names, body, built = BODIES[kind]
-    reference, contract = tmp_path / "reference.py", tmp_path / "contract.toml"
+    # Square brackets are no markup.
+    reference, contract = tmp_path / "reference.py", tmp_path / "[b]contract.toml"
     reference.write_text(
         "import torch\n\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n"
         f"        super().__init__()\n        {built or 'pass'}\n\n"
@@ -40,16 +66,21 @@ def test_what_init_drafts_check_accepts(
     assert run(["contract", "init", str(reference), "-o", str(contract)]) == 0
     assert run(["contract", "check", str(contract), "--reference", str(reference)]) == 0
     assert run(["explain", str(contract)]) == 0
-    assert "sound contract" in capsys.readouterr().out
+    assert f"{contract}: a sound contract" in capsys.readouterr().out
 
 
 def test_the_contract_of_the_page_is_sound(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "contracts" / "README.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    smallest, whole, waived = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     contract = tmp_path / "contract.toml"
-    contract.write_text(text, encoding="utf-8")
+    contract.write_text(smallest, encoding="utf-8")
     reference = str(SOFTMAX / "reference.py")
     assert run(["contract", "check", str(contract), "--reference", reference]) == 0
+    contract.write_text(whole, encoding="utf-8")
+    (tmp_path / "reference.py").write_text(SCALED_PRODUCT, encoding="utf-8")
+    assert run(["contract", "check", str(contract)]) == 0
+    contract.write_text(waived, encoding="utf-8")
+    assert waivers.load(contract, date(2027, 6, 30)).listed
 
 
 def test_a_tolerance_that_accepts_zeros_is_refused(
@@ -106,7 +137,7 @@ def test_a_tolerance_of_a_gradient(
 @pytest.mark.parametrize(
     ("signature", "expires", "code", "words"),
     [
-        ("value", "2999-12-31", 0, "waived"),
+        ("value", "2999-12-31", 0, "no contract is broken, beyond what is waived"),
         ("value", "2020-01-01", 2, r"waivers.toml:2: .*expired"),
         ("class", "2999-12-31", 2, r"waivers.toml:2: .*matches no violation"),
         ('value"\ncandidate = "kk', "2999-12-31", 2, r"waivers.toml:2: .*no kk.py.*mean k\?"),

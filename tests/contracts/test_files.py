@@ -114,6 +114,17 @@ def loaded(folder: Path, text: str) -> file.ContractFile:
         ('"all gates"', "", r"toml:4: is not TOML"),
         ('measurement = "all gates"', "measurement = 3", r"toml:4: measurement"),
         ('identifier = "softmax"', 'identifier = "soft max"', r"toml:2: .*no identifier"),
+        ('"1..64"', "[" * 5000 + "]" * 5000, r"toml:11: keys and brackets lie more than 64 deep"),
+        ("schema = 1", "schema = 1\n" + ".".join(["a"] * 20_000) + " = 1", r"toml:2: keys and br"),
+        ('"1..64"', "9" * 5000, r"toml:11: a number has more digits"),
+        ('"1..64"', "[1, 9223372036854775808]", r"toml:11: rows: 9223372036854775808 is no size"),
+        ('"1..64"', f'"1..{"9" * 20}"', r"toml:11: .*no range of sizes"),
+        (
+            'words = "softmax"',
+            'words = "s"\ndestinations = ["class"]',
+            r"toml:18: .class. names no",
+        ),
+        ('words = "derived"', f'words = "d"\n{LOOSER.format("w")}atol = nan', r":24: atol is nan"),
     ],
 )
 def test_a_mistake_is_one_message_with_its_line(
@@ -122,6 +133,15 @@ def test_a_mistake_is_one_message_with_its_line(
     assert old in PLAIN
     with pytest.raises(UsageError, match=words):
         loaded(tmp_path, PLAIN.replace(old, new, 1))
+
+
+def test_a_reference_that_is_not_there_is_a_mistake_of_the_line_that_names_it(
+    tmp_path: Path,
+) -> None:
+    oracle = 'oracle = {words = "o", reference = "nowhere.py"}'
+    found = loaded(tmp_path, PLAIN.replace('oracle = "the reference"', oracle))
+    with pytest.raises(UsageError, match=r"toml:3: the reference 'nowhere.py' is no file"):
+        _ = found.reference
 
 
 def test_what_allows_a_little_is_read(tmp_path: Path) -> None:

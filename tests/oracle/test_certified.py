@@ -280,6 +280,45 @@ def test_exact_sums_are_asked_only_where_something_is_added_up() -> None:
         assert found.broken
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda y: y.argmax(-1),
+        lambda y: y.sort(-1, descending=True).indices,
+        lambda y: y.argmax(-1).float() + y.amax(-1),
+    ],
+    ids=["argmax", "sort", "index and value"],
+)
+def test_which_of_equal_sums_is_named_is_no_matter_of_sums(chosen: Function) -> None:
+    a = torch.randint(-4000, 4000, (256, 32), generator=torch.Generator().manual_seed(0)).float()
+    b = torch.randint(-8, 8, (32, 4), generator=torch.Generator().manual_seed(1)).float()
+    b[:, 3] = b[:, 1]
+    b[:, 2] = b[:, 0]
+    b[0, 2] += 1
+
+    def last(y: torch.Tensor) -> torch.Tensor:
+        """Of equal columns the other one."""
+        order = [0, 3, 2, 1]
+        named = chosen(y[:, order])
+        if named.is_floating_point():
+            named, top = named - y.amax(-1), y.amax(-1)
+            return torch.tensor(order)[named.long()].float() + top
+        return torch.tensor(order)[named]
+
+    made = oracle(lambda a, b: chosen(a @ b), a, b)
+    assert made.owed[0].all()
+    otherwise = last(a @ b)
+    assert (otherwise != chosen(a @ b)).any()
+    found = made.compare_exact(observed(otherwise))
+    assert found is not None
+    assert found.ok, found
+    # A sum that lost its lower bits names another column, where no two are equal.
+    lost = chosen(_cut(a @ b, 4))
+    found = made.compare_exact(observed(lost))
+    assert found is not None
+    assert found.broken
+
+
 def test_a_sum_in_the_memory_of_a_half_precision_result_is_owed_where_every_order_is_exact() -> (
     None
 ):

@@ -20,8 +20,10 @@ from adjudge.worker.client import Zygote
 sys.path.insert(0, str(Path(__file__).parent / "judged"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import judge_recurrence
-from planted import FAULTS
-from tasks import MEMBERS, Member, contract, contract_path, reference
+from planted import FAULTS, SCALAR, Fault, plant
+from tasks import BY_NAME, MEMBERS, Member, contract, contract_path, reference
+
+import gated_recurrence
 
 NAMES = [member.name for member in MEMBERS]
 
@@ -70,11 +72,34 @@ def test_contracts_are_those_of_the_table(member: Member) -> None:
 WAITING = {
     *(f"cuda/gated_delta_rule/{f}/honest" for f in ("dense", "packed", "gradients", "strong")),
     "cuda/delta_rule/packed/honest",
+    *(
+        f"cuda/{name}/{fault.native.form}/{fault.name}"
+        for fault in FAULTS
+        for name in SCALAR
+        if fault.fits(BY_NAME[name], "cuda")
+    ),
 }
 #: Convicted in float32 too, and not explained yet (docs/design/recurrence.md).
-OPEN = {"interpret/rwkv7/gradients/honest": {"wrong-value", "drops-nonfinite"}}
+OPEN: dict[str, set[str]] = {}
 #: What the native kernels must keep where they are convicted of a value (docs/design/recurrence.md).
 BITS = ("nondeterministic", "stale-output", "retains-state", "mutates-input", "out-of-bounds")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_native_fault_changes_the_package_and_no_more(fault: Fault, tmp_path: Path) -> None:
+    right = Path(gated_recurrence.__file__).parent
+    plant(fault, right, tmp_path)
+    copy = tmp_path / "gated_recurrence"
+    files = [x for x in right.rglob("*") if x.is_file() and "__pycache__" not in x.parts]
+    changed = {
+        str(x.relative_to(right / "native"))
+        for x in files
+        if x.read_bytes() != (copy / x.relative_to(right)).read_bytes()
+    }
+    assert changed == {patch.file for patch in fault.native.patches}
+    for name in changed:
+        if name.endswith(".py"):
+            compile((copy / "native" / name).read_text(encoding="utf-8"), name, "exec")
 
 
 def test_the_record_covers_every_member() -> None:

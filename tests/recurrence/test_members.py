@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -81,7 +82,9 @@ def public(member: str, inputs: dict[str, Tensor], **more: Tensor) -> tuple[Tens
 def gradients(outputs: tuple[Tensor, Tensor], inputs: dict[str, Tensor]) -> list[Tensor]:
     source = torch.Generator().manual_seed(7)
     total = sum(
-        (x.double() * torch.randn(x.shape, generator=source, dtype=torch.float64)).sum()
+        (
+            x.double() * torch.randn(x.shape, generator=source, dtype=torch.float64).to(x.device)
+        ).sum()
         for x in outputs
     )
     assert isinstance(total, Tensor)
@@ -206,3 +209,43 @@ def test_autocast_changes_nothing(member: str) -> None:
         got = public(member, inputs)
         found = gradients(got, inputs)
     assert all(torch.equal(x, y) for x, y in zip((*got, *found), (*want, *expected), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_token_that_erases_a_write_erases_its_rounding_too(seed: int) -> None:
+    """What two tokens have nearly erased, a third has moved between: the gradient of a fourth, which
+    reads the rest, was off by hundreds of times itself."""
+    near = 1 - 3e-6
+    erase = torch.tensor([[near, 0.0], [0.97, 0.245], [0.0, near], [0.4, 0.9]])[None, :, None]
+    none = torch.zeros_like(erase)
+    state = torch.tensor([-0.681 * (1 + 0.03 * seed), 0.0]).reshape(1, 1, 2, 1)
+    inputs = {"q": none, "k": none, "v": none[..., :1], "g": none - math.log(2)}
+    inputs |= {"a": erase, "b": -0.5 * erase, "initial_state": state}
+
+    def gradient(run: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype) -> Tensor:
+        leaves = {name: x.to(dtype).requires_grad_() for name, x in inputs.items()}
+        out, final = run("rwkv7", leaves)
+        (found,) = torch.autograd.grad(out.sum() + final.sum(), leaves["a"])
+        return found[0, 3]
+
+    torch.testing.assert_close(
+        gradient(public, torch.float32).double(),
+        gradient(naive, torch.float64),
+        # 2**-24 of what is 6e-6 of its terms, some ten times.
+        rtol=0.1,
+        atol=0.0,
+    )
+
+
+def test_a_write_that_overflows_does_not_meet_the_rates_of_its_token() -> None:
+    inputs = draw("rwkv7", 5, dtype=torch.float32)
+    with torch.no_grad():
+        inputs["k"][:, 3] *= 1e37
+    out, final = public("rwkv7", inputs)
+    cotangents = [torch.ones_like(out) * 100, torch.ones_like(final) * 100]
+    found = torch.autograd.grad((out, final), list(inputs.values()), cotangents)
+    got = dict(zip(inputs, found, strict=True))
+    assert got["v"].isinf().any()
+    for name in ("a", "b"):
+        # A later token's reads are of the state that overflowed.
+        assert not got[name][:, :4].isnan().any(), name

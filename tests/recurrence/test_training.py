@@ -11,12 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "training"
 TOY = (
     "--device cpu --batch 2 --length 32 --pairs 4 --vocabulary 32 --width 16 --heads 2 --head 8 "
     "--layers 1"
 ).split()
+
+NAMED = ("member", "task", "mode")
 
 
 @pytest.fixture
@@ -106,6 +109,61 @@ def test_new_runs_take_the_place_of_those_of_the_same_member_and_task(page: Modu
     assert page.merge(found, [record("first", "delta_rule")])[0] == record(
         "first", "gla", "delta_rule"
     )
+
+
+class NothingRead(TorchDispatchMode):
+    """No operation waits for values, nor brings any from Python: a CUDA graph can hold what runs."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        assert name not in (
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+            "equal",
+            "lift_fresh",
+        )
+        if name == "index":
+            assert all(x is None or x.dtype == torch.int64 for x in args[1])
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_reads_nothing_back(train: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As while a graph is captured.
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    asked = train.arguments(TOY)
+    names = train.Settings.__dataclass_fields__
+    settings = train.Settings(**{name: getattr(asked, name) for name in names})
+    for member in train.MEMBERS:
+        task = train.task_of("recall", settings)
+        model = train.model_of(member, task, settings)
+        batch = task.batch(2, torch.Generator().manual_seed(0))
+        for mode in train.MODES:
+            model = model.to(torch.float64 if mode == "float64" else torch.float32)
+            train.loss_of(model, *batch, mode)  # tables that are kept
+            with NothingRead():
+                train.loss_of(model, *batch, mode)[0].backward()
+
+
+def test_what_a_record_holds_is_not_made_again(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "record.json"
+    given = [*TOY, "--tasks", "recall", "--steps", "1", "--resume", "--record", str(record)]
+    assert train.main([*given, "--members", "gla"]) == 0
+    first = json.loads(record.read_text())["runs"]
+    monkeypatch.setattr(
+        train,
+        "run",
+        lambda *one: {**dict(zip(NAMED, one[:3], strict=True)), "loss": [0], "seconds": 0},
+    )
+    assert train.main([*given, "--members", "gla", "kda"]) == 0
+    runs = json.loads(record.read_text())["runs"]
+    assert runs[:2] == first
+    assert [run["member"] for run in runs] == ["gla", "gla", "kda", "kda"]
+    assert train.main([*given, "--members", "gla", "--seed", "2"]) == 0
+    assert [run["loss"] for run in json.loads(record.read_text())["runs"]] == [[0], [0]]
 
 
 def test_where_native_is_asked_a_fallback_is_an_error(

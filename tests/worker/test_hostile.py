@@ -14,6 +14,7 @@ from adjudge.observation import Observation, Status
 from adjudge.task import Candidate
 from adjudge.worker import replies
 from adjudge.worker.client import Call, RunRequest, TensorImage, Zygote
+from adjudge.worker.protocol import ALIGN, GUARD
 
 X = np.arange(8, dtype=np.float32)
 
@@ -194,6 +195,23 @@ def test_memory_that_was_never_written_holds_the_poison(zygote: Zygote) -> None:
         assert holds(values).all()
         assert (values != 0).all()
     worker.close()
+
+
+@pytest.mark.parametrize("memory", ["x", "torch.empty(8)", "torch.zeros_like(x)"])
+def test_a_displaced_run_has_its_memory_elsewhere(memory: str, zygote: Zygote) -> None:
+    """Workers are forks of one process: without it a pointer is the same in each."""
+    source = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+    source += f"        return torch.tensor({memory}.data_ptr())\n"
+    call = Call(args=(TensorImage.plain(X, "float32"),))
+    found = {}
+    for displaced in (False, True):
+        worker = zygote.spawn()
+        worker.load(Candidate(name="seed", source=source, entry="ModelNew"))
+        observation = worker.run(RunRequest(calls=(call,), displaced=displaced), timeout=5.0)
+        found[displaced] = int(observation.outputs[0].data)
+        worker.close()
+    assert all(address % ALIGN == 0 for address in found.values())
+    assert found[False] // GUARD != found[True] // GUARD
 
 
 def test_an_exception_named_like_ours_is_the_candidates(zygote: Zygote) -> None:

@@ -9,9 +9,10 @@ that may be hidden work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from adjudge.bench.rounds import Interval, Measured
+from adjudge.bench.rounds import Measured, Round
 
 #: Part of a call's time by which two honest measurements may differ without a reason being looked for.
 SLACK = 0.05
@@ -28,44 +29,46 @@ class Belief:
     hidden: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is not timed as calls, where work may hide."""
+
+    #: Seconds a call, of one round.
+    value: Callable[[Round], float]
+    words: str
+
+
+def _parts(candidate: Measured) -> tuple[_Part, ...]:
+    return (
+        _Part(
+            lambda r: r.slope("place"),
+            "work was done before the timed calls: making the inputs of a call takes",
+        ),
+        _Part(
+            lambda r: r.slope("seal"),
+            "work was done after the timed calls: reading the answer of a call takes",
+        ),
+        _Part(
+            lambda r: r.beside / candidate.more,
+            "short spans were slowed down: for each further call, a span takes beside its calls",
+        ),
+    )
+
+
 def hidden(candidate: Measured, trusted: Measured) -> float:
     """Seconds a call that could have been done outside of the timed calls, at most."""
-    parts = [
-        candidate.of("place").high - trusted.of("place").low,
-        candidate.of("seal").high - trusted.of("seal").low,
-        (candidate.beside.high - trusted.beside.low) / candidate.more,
-    ]
-    return sum(max(0.0, part) for part in parts)
+    return sum(max(0.0, candidate.beyond(trusted, part.value).high) for part in _parts(candidate))
 
 
 def belief(candidate: Measured, trusted: Measured) -> Belief:
     """What speaks against the candidate's time."""
     seconds = candidate.of("call").median
     slack = SLACK * max(seconds, 0.0)
-    reasons = [
-        words
-        for words in (
-            _beyond(
-                candidate.of("place"),
-                trusted.of("place"),
-                slack,
-                "work was done before the timed calls: making the inputs of a call takes",
-            ),
-            _beyond(
-                candidate.of("seal"),
-                trusted.of("seal"),
-                slack,
-                "work was done after the timed calls: reading the answer of a call takes",
-            ),
-            _beyond(
-                candidate.beside,
-                trusted.beside,
-                slack * candidate.more,
-                "short spans were slowed down: beside its calls a span takes",
-            ),
-        )
-        if words
-    ]
+    reasons = []
+    for part in _parts(candidate):
+        beyond = candidate.beyond(trusted, part.value)
+        if beyond.low > slack:
+            reasons.append(f"{part.words} {spoken(beyond.median)} longer than for the reference")
     ahead = candidate.ahead
     if ahead.low > slack or ahead.high < -slack:
         reasons.append(
@@ -88,12 +91,6 @@ def suffices(candidate: Measured, trusted: Measured) -> bool:
     call = candidate.of("call")
     narrow = call.high - call.low <= 2 * SLACK * call.median
     return narrow and hidden(candidate, trusted) <= LEEWAY * call.median
-
-
-def _beyond(candidate: Interval, trusted: Interval, slack: float, words: str) -> str:
-    if candidate.low <= trusted.high + slack:
-        return ""
-    return f"{words} {spoken(candidate.median)}, and of the reference {spoken(trusted.median)}"
 
 
 def spoken(seconds: float) -> str:

@@ -84,6 +84,12 @@ class Measured:
         """Seconds a call by which the judge's clock is ahead of the worker's own."""
         return interval([r.slope("call") - r.slope("claimed") for r in self.rounds])
 
+    def beyond(self, other: Measured, value: Callable[[Round], float]) -> Interval:
+        """By how much `value` is greater here than of another subject in the same round: what disturbs a
+        round disturbs both, and falls out."""
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return interval([value(mine) - value(theirs) for mine, theirs in pairs])
+
     @property
     def more(self) -> int:
         """Calls that a long span has more than a short one."""

@@ -143,6 +143,7 @@ class Subject(Closing):
             "cache": cache,
             "fill": "zero",
             "guard": "zero",
+            "displaced": False,
         }
         fd, size = arena.write()
         try:

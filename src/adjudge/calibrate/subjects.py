@@ -21,7 +21,7 @@ Implementation = Callable[..., Tensor]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     gate: str
-    #: The gate of whose calibration pair the reference is taken.
+    #: The gate of whose calibration pair the reference is taken, or a program's text.
     reference: str
     #: Sizes by symbol, in place of the native ones.
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +60,12 @@ def product(a: Tensor, b: Tensor, narrow: Callable[[Tensor], Tensor], block: int
     for first in range(0, a.shape[1], block):
         total = narrow(total + a[:, first : first + block] @ b[first : first + block])
     return total
+
+
+def cut(x: Tensor, bits: int) -> Tensor:
+    """Each value cut toward zero to that many significant bits."""
+    mantissa, exponent = torch.frexp(x.double())
+    return torch.ldexp(torch.trunc(mantissa * 2.0**bits) / 2.0**bits, exponent).float()
 
 
 def half(x: Tensor) -> Tensor:
@@ -121,6 +127,34 @@ def _scaled(x: Tensor, extra: float = 0.0, least: float = 1e-12) -> Tensor:
     return x / (x.abs().amax(dim=1, keepdim=True).clamp(min=least) + extra)
 
 
+#: A convolution, which may take its operands in tf32, and the mean of each channel, in which what a
+#: weight has lost does not average out.
+_AVERAGED = """
+import torch
+
+images, inside, channels, pixels = 4, 8, 128, 16
+
+class Model(torch.nn.Module):
+    def forward(self, x, w):
+        return torch.nn.functional.conv2d(x, w).mean((0, 2, 3))
+
+def get_inputs():
+    return [torch.randn(images, inside, pixels, pixels), torch.randn(channels, inside, 3, 3)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def _averaged(x: Tensor, w: Tensor) -> Tensor:
+    return torch.nn.functional.conv2d(x, w).mean((0, 2, 3))
+
+
+def _uncounted(x: Tensor, w: Tensor) -> Tensor:
+    y = torch.nn.functional.conv2d(x, w)
+    return y[..., :-1].sum((0, 2, 3)) / (y.numel() / y.shape[1])
+
+
 _ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "one after the other": lambda x: running(x, 1),
     "from the end": lambda x: running(x.flip(0), 1),
@@ -150,6 +184,25 @@ SUBJECTS: tuple[Subject, ...] = (
             "a constant of four digits": lambda x: 0.5 * x * (1 + torch.erf(x * 0.7071)),
             "last row not written": lambda x: without_last(torch.nn.functional.gelu(x)),
             "stored as float16 between": lambda x: half(torch.nn.functional.gelu(x)),
+        },
+    ),
+    Subject(
+        gate="wrong-value",
+        reference=_AVERAGED,
+        factors={"distribution": "positive"},
+        honest={
+            "factors rounded to tf32": lambda x, w: _averaged(kept(x, 11), kept(w, 11)),
+            "factors cut to tf32": lambda x, w: _averaged(cut(x, 11), cut(w, 11)),
+            "weights rounded to tf32": lambda x, w: _averaged(x, kept(w, 11)),
+            "by an unfolded product": lambda x, w: (
+                w.flatten(1) @ torch.nn.functional.unfold(x, 3)
+            ).mean((0, 2)),
+        },
+        defects={
+            "bfloat16 factors": lambda x, w: _averaged(brain(x), brain(w)),
+            "bfloat16 weights": lambda x, w: _averaged(x, brain(w)),
+            "factors cut to bfloat16": lambda x, w: _averaged(cut(x, 8), cut(w, 8)),
+            "last column not added": _uncounted,
         },
     ),
     Subject(

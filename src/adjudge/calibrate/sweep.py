@@ -1,8 +1,9 @@
 """Measures a subject: honest noise, trip points by bisection, real defects.
 
 Distances are in envelopes: the error of an element over the spread that the oracle derives for it
-(the largest element), and the same in the mean square. Trip points are those of the judge itself: the
-smallest injected error that `Oracle.compare`, confirmed by fresh samples, convicts.
+(the largest element), and the same in the mean square, counted as the judge counts it. Trip points
+are those of the judge itself: the smallest injected error that `Oracle.compare`, confirmed by fresh
+samples, convicts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from adjudge.gates.protocol import Comparison
 from adjudge.inputs.levels import GAPS, LATTICES
 from adjudge.judge.cases import CaseBuilder, is_generic
 from adjudge.observation import Observation, OutputTensor, Status
-from adjudge.oracle.compare import SAMPLES
+from adjudge.oracle.compare import SAMPLES, between
 from adjudge.oracle.evaluate import Oracle
 from adjudge.oracle.regimes import regime
 from adjudge.probe import Probe, sizes_of
@@ -114,7 +115,9 @@ class Stage:
     """One subject on one seed: inputs, oracle, and the judge's word on an answer."""
 
     def __init__(self, subject: Subject, seed: int, **factors: str) -> None:
-        program = KernelBenchProgram(pair(subject.reference).reference, subject.gate, "")
+        text = subject.reference
+        text = text if "\n" in text else pair(text).reference
+        program = KernelBenchProgram(text, subject.gate, "")
         sizes = sizes_of({**program.task.native, **subject.sizes})
         self.probe = Probe(sizes=sizes, seed=seed, **{**subject.factors, **factors})  # type: ignore[arg-type]
         builder = CaseBuilder(program, by_name=True)
@@ -133,6 +136,7 @@ class Stage:
         (self.native,), (exact,) = self.oracle.native, self.oracle.exact
         self.exact: Array = exact.data.astype(np.float64)
         held = regime(self.required)
+        self.cuts = held.cuts
         eps = float(torch.finfo(arrays.torch_dtype(self.native.dtype)).eps)
         held = replace(held, store=max(held.store, eps / 2))
         floor = 2.0**-24 if self.native.dtype == "float16" else 2.0**-126
@@ -163,7 +167,10 @@ class Stage:
         stored = values.astype(self.native.data.dtype).astype(np.float64)
         if not np.isfinite(stored).all():
             return Distance(element=math.inf, mean_square=math.inf)
-        error = np.abs(stored - self.exact)
+        about = self.exact
+        if self.cuts:
+            about = between(self.oracle.exact, self.oracle.cut, self.observation(values))[0]
+        error = np.abs(stored - about)
         rms = math.sqrt(np.mean(error**2) / np.mean(self.envelope**2))
         return Distance(element=float((error / self.envelope).max()), mean_square=rms)
 

@@ -52,6 +52,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _escaped(error: Exception) -> str:
+    """The message, with what a terminal would take for a command (in a name from a file) spelled out."""
     from rich.markup import escape
 
-    return escape(str(error))
+    return escape(
+        "".join(x if x.isprintable() or x == "\n" else ascii(x)[1:-1] for x in str(error))
+    )

@@ -40,9 +40,9 @@ def check(file: Path, /, *, reference: Path | None = None) -> int:
         from adjudge.frontends.sources import read
 
         against.check(promised, KernelBenchProgram(read(reference), reference.stem, str(reference)))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     held = f", and fits {reference}" if reference is not None else ""
-    console.print(f"{file}: a sound contract{held}")
+    console.print(f"{file}: a sound contract{held}", soft_wrap=True)
     console.print(promise_list(promised.terms))
     return CLEAN
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,22 @@ class ContractFile:
 
     @property
     def reference(self) -> Path | None:
-        """The reference that it names, if any."""
+        """The reference that it names, if any.
+
+        Raises:
+            UsageError: there is no such file.
+        """
         named = self.terms.oracle.reference
-        return Path(self.file.path).parent / named if named else None
+        if not named:
+            return None
+        path = Path(self.file.path).parent / named
+        if not path.is_file():
+            raise self.file.mistake(
+                ["oracle", "reference"],
+                f"the reference {named!r} is no file beside this one",
+                todo="Name it relative to the contract's folder.",
+            )
+        return path
 
     @property
     def declared(self) -> Declared:
@@ -270,7 +284,7 @@ def _in_conditions(contract: ContractFile) -> Iterator[UsageError]:
         )
     yield from _in_resources(contract)
     for name in after.destinations:
-        if not name.isidentifier() or after.destinations.count(name) > 1:
+        if not name.isidentifier() or iskeyword(name) or after.destinations.count(name) > 1:
             yield post(
                 "destinations", f"{name!r} names no keyword argument of its own", "Rename it."
             )

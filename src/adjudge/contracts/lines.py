@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 Path = tuple[str | int, ...]
 
+#: How deep keys, arrays and inline tables may lie in one another. A contract nests six deep (a list of
+#: sizes in a refusal); `tomllib`, which recurses, gives up at some hundreds.
+MOST_NESTED = 64
+
 _OPENING, _CLOSING = "[{", "]}"
 
 
@@ -50,6 +54,18 @@ def lines_of(text: str) -> Lines:
     return Lines(found)
 
 
+def too_deep(text: str) -> int | None:
+    """The line where a text, TOML or not, first nests deeper than MOST_NESTED; None if it does not."""
+    lines = [line for line, statement in _statements(text) if len(_keys(statement)) > MOST_NESTED]
+    depth = 0
+    for line, _, character in _marks(text):
+        depth += (character in _OPENING) - (character in _CLOSING)
+        if depth > MOST_NESTED:
+            lines.append(line)
+            break
+    return min(lines, default=None)
+
+
 def _resolved(keys: list[str], arrays: Mapping[Path, int]) -> Path:
     """The path of a table; each enclosing array of tables stands for its latest element."""
     path: Path = ()
@@ -62,29 +78,32 @@ def _resolved(keys: list[str], arrays: Mapping[Path, int]) -> Path:
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """(line, text from there on) of each statement: keys and table headers, outside of any value."""
-    depth, line, position, fresh = 0, 1, 0, True
-    while position < len(text):
-        character = text[position]
-        if fresh and depth == 0 and character not in " \t\r\n#":
+    depth, fresh = 0, True
+    for line, position, character in _marks(text):
+        if fresh and depth == 0 and character not in " \t\r\n":
             end = text.find("\n", position)
             yield line, text[position : end if end >= 0 else len(text)]
             fresh = False
-            if character == "[":
-                position = end if end >= 0 else len(text)
-                continue
+        depth += (character in _OPENING) - (character in _CLOSING)
+        fresh = fresh or (character == "\n" and depth == 0)
+
+
+def _marks(text: str) -> Iterator[tuple[int, int, str]]:
+    """(line, position, character) outside of comments; of a string its opening quote only."""
+    line, position = 1, 0
+    while position < len(text):
+        character = text[position]
         if character == "#":
             end = text.find("\n", position)
             position = end if end >= 0 else len(text)
             continue
+        yield line, position, character
         if character in "\"'":
             after = _past_string(text, position)
             line += text.count("\n", position, after)
             position = after
             continue
-        depth += (character in _OPENING) - (character in _CLOSING)
-        if character == "\n":
-            line += 1
-            fresh = fresh or depth == 0
+        line += character == "\n"
         position += 1
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from adjudge.contracts.lines import Lines, lines_of
+from adjudge.contracts.lines import MOST_NESTED, Lines, lines_of, too_deep
 from adjudge.errors import UsageError
 from adjudge.frontends.sources import read
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TOO_LONG = "a number has more digits than any size or tolerance can"
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 _END = re.compile(r" \(at end of document\)$")
 
@@ -46,6 +47,13 @@ def parsed(path: Path) -> tuple[Text, dict[str, Any]]:
         UsageError: there is no such file, or it is not TOML; the message names the line.
     """
     text = read(path)
+    deep = too_deep(text)
+    if deep is not None:
+        raise UsageError(
+            f"keys and brackets lie more than {MOST_NESTED} deep in one another",
+            where=f"{path}:{deep}",
+            todo="No field of these files lies as deep: remove it.",
+        )
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -53,6 +61,9 @@ def parsed(path: Path) -> tuple[Text, dict[str, Any]]:
         line = int(place[1]) if place else text.count("\n") + 1
         words = _END.sub("", _PLACE.sub("", str(error)))
         raise UsageError(f"is not TOML: {words}", where=f"{path}:{line}") from None
+    except ValueError:
+        # Of an integer that Python refuses for its digits alone there is no place.
+        raise UsageError(_TOO_LONG, where=f"{path}:{_longest(text)}") from None
     return Text(str(path), text, lines_of(text)), content
 
 
@@ -72,6 +83,15 @@ def validated(kind: type[T], content: Mapping[str, Any], text: Text) -> T:
     except ValidationError as error:
         raise _told(kind, error.errors(), text) from None
     return found
+
+
+def _longest(text: str) -> int:
+    """The line with the longest run of digits."""
+    return text.count("\n", 0, max(re.finditer(r"\d+", text), key=_length).start()) + 1
+
+
+def _length(match: re.Match[str]) -> int:
+    return match.end() - match.start()
 
 
 @cache

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from adjudge.contracts.terms import SizeWords
 from adjudge.task import SizeRange, SizeScope
 
-_RANGE = re.compile(r"\s*(\d+)\s*\.\.\s*(\d+)(?:\s+by\s+(\d+))?\s*\Z")
+#: Beyond what counts the elements of a tensor, a signed 64-bit integer of at most 19 digits.
+_NO_SIZE = 2**63
+_RANGE = re.compile(r"\s*(\d{1,19})\s*\.\.\s*(\d{1,19})(?:\s+by\s+(\d{1,19}))?\s*\Z")
 
 
 def ranges(words: SizeWords) -> tuple[SizeRange, ...]:
@@ -21,14 +23,15 @@ def ranges(words: SizeWords) -> tuple[SizeRange, ...]:
         if not words:
             raise ValueError("an empty list allows no size")
         return tuple(found for item in words for found in ranges(item))
-    if isinstance(words, bool) or (isinstance(words, int) and words < 0):
+    if isinstance(words, bool) or (isinstance(words, int) and not 0 <= words < _NO_SIZE):
         raise ValueError(f"{words} is no size")
     if isinstance(words, int):
         return (SizeRange(words, words),)
     match = _RANGE.match(words)
     if match is None:
         raise ValueError(
-            f'{words!r} is no range of sizes: write 128, [64, 128], "1..4096" or "16..4096 by 16"'
+            f"{words[:80]!r} is no range of sizes: write 128, [64, 128], "
+            '"1..4096" or "16..4096 by 16"'
         )
     low, high, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if low > high:

@@ -36,6 +36,8 @@ def parsed(source: str, where: str) -> ast.Module:
     """
     try:
         return ast.parse(source)
+    except (RecursionError, MemoryError):
+        raise UsageError("does not parse: it nests too deep", where=where) from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         message = getattr(error, "msg", None) or str(error)

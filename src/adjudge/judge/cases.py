@@ -115,6 +115,7 @@ class CaseBuilder:
             calls=calls,
             fill=probe.fill,
             guard=probe.guard,
+            displaced=probe.process > 0,
             schedule=probe.schedule,
             config=probe.config,
             dtype="" if probe.dtype == "native" else probe.dtype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from adjudge.contract import Finding, Scope
+from adjudge.contract import Finding, Scope, Violation
 from adjudge.gates.losing import GAPPED, control_of
 from adjudge.gates.protocol import Gate
 from adjudge.gates.reading import State, state
@@ -106,7 +106,8 @@ def _base_for(docket: Docket, gate: Gate, probe: Probe) -> Probe:
 def _promoted(docket: Docket, gate: Gate, finding: Finding, known: Collection[Probe]) -> Finding:
     """Declared, if the same fault shows at the native point with nothing else unusual.
 
-    Where the native point is out of reach, a fault at every size that was tried counts as one there.
+    Where the native point is out of reach, a fault at every size that was tried counts as one there: but
+    for outputs of another shape. A program with the native sizes written into it is wrong at all others.
     """
     assert finding.violation is not None
     native = docket.scene.discovery.native
@@ -116,7 +117,8 @@ def _promoted(docket: Docket, gate: Gate, finding: Finding, known: Collection[Pr
         # Where training is declared, a plain gradient is as ordinary as a plain answer.
         kind = finding.violation.probe.cotangent if docket.scene.task.declared.training else "none"
         plain = not finding.violation.probe.without(["cotangent"] if kind != "none" else []).factors
-        everywhere = plain and _fails_everywhere(docket, kind, known)
+        written = _of_shape_alone(finding.violation)
+        everywhere = plain and not written and _fails_everywhere(docket, kind, known)
         return replace(finding, scope=Scope.DECLARED) if everywhere else finding
     probe = replace(finding.violation.probe, sizes=native)
     if not docket.scene.is_declared(probe):
@@ -124,6 +126,14 @@ def _promoted(docket: Docket, gate: Gate, finding: Finding, known: Collection[Pr
     if still(docket, gate, probe, Probe(sizes=native)) is None:
         return finding
     return replace(finding, scope=Scope.DECLARED)
+
+
+def _of_shape_alone(violation: Violation) -> bool:
+    """Whether an output's dtype is right and its shape is not."""
+    if violation.signature != "metadata":
+        return False
+    expected, got = (text.partition("[") for text in (violation.expected, violation.got))
+    return bool(expected[1] and got[1]) and expected[0] == got[0]
 
 
 def _fails_everywhere(docket: Docket, cotangent: str, known: Collection[Probe]) -> bool:

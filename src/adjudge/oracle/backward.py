@@ -56,7 +56,7 @@ def _convolution_backward(
     """`rest`: bias sizes, stride, padding, dilation, transposed, output padding, groups, mask."""
     transposed, groups = rest[4], rest[6]
     noise.read(grad, x, w)
-    found = op(grad, x, w, *rest)
+    found = op(*noise.operands(grad, x, w), *rest)
     sizes = op(grad.abs(), x.abs(), w.abs(), *rest)
     squares: Any = (None, None, None)
     if noise.regime.operand:
@@ -73,7 +73,8 @@ def _convolution_backward(
         elif index < 2:
             out.append(noise.contracted(y, size, squares[index], n))
         else:
-            out.append(noise.summed(y, size, n))
+            whole = grad.sum([0, *range(2, grad.dim())])
+            out.append(noise.summed(whole, size, n))
     return tuple(out)
 
 
@@ -167,7 +168,7 @@ def _trilinear(
     noise: Noise, op: Any, a: Tensor, b: Tensor, c: Tensor, *rest: Any, **kw: Any
 ) -> Tensor:
     """A product of three that is summed over the dimensions of the last list."""
-    y = op(a, b, c, *rest, **kw)
+    y = op(*noise.operands(a, b, c), *rest, **kw)
     terms = op(*(torch.ones_like(t) for t in (a, b, c)), *rest, **kw)
     squares = op(a * a, b * b, c * c, *rest, **kw) if noise.regime.operand else None
     n = int(terms.max()) + 1 if terms.numel() else 1

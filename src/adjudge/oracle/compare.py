@@ -138,6 +138,25 @@ def beyond_roundings(
     return Comparison(outcome="within", excess=worst)
 
 
+def between(exact: list[Leaf], cut: list[Leaf], observation: Observation) -> list[Array]:
+    """For each output the point between two answers that is nearest to the one given: a candidate may
+    cut the operands of one product, and round those of another."""
+    found = []
+    for one, other, output in zip(exact, cut, observation.outputs, strict=True):
+        start, end, got = _wide(one.data), _wide(other.data), _wide(output.data)
+        if output.dtype not in _FLOATS:
+            found.append(other.data)
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            way = end - start
+            seen = np.isfinite(way) & np.isfinite(got)
+            way, off = np.where(seen, way, 0.0), np.where(seen, got - start, 0.0)
+        length = float(np.sum(way * way))
+        share = min(max(float(np.sum(way * off)) / length, 0.0), 1.0) if length else 0.0
+        found.append(start + share * way)
+    return found
+
+
 #: Bounds that acquit, on elements and in the mean square, in envelopes, by the number of elements.
 Acquittal = Callable[[int], tuple[float, float]]
 
@@ -161,6 +180,7 @@ class Judgement:
         widen: whether the native reference's own error widens the bound.
         confirm: whether a conviction is drawn again with CONFIRM fresh runs.
         lenient: whether only gross errors convict.
+        about: answers that errors are counted from, in place of the float64 ones.
         tight: whether the ratio of the mean squares is read where nothing is wrong: it is then from as
             many runs as a conviction would rest on, unless one envelope holds every error.
     """
@@ -175,6 +195,7 @@ class Judgement:
         confirm: bool = False,
         lenient: bool = False,
         tight: bool = False,
+        about: list[Array] | None = None,
     ) -> None:
         self._oracle = oracle
         self._observation = observation
@@ -183,6 +204,7 @@ class Judgement:
         self._confirm = confirm
         self._lenient = lenient
         self._tight = tight
+        self._about = [leaf.data for leaf in oracle.exact] if about is None else about
         #: By output, and by whether elements that hang on a choice are compared.
         self._found: dict[tuple[int, bool], tuple[Array, Array, Array, Array, Array]] = {}
         self._excluded = 0
@@ -376,8 +398,9 @@ class Judgement:
         finite = np.isfinite(exact) & np.isfinite(got) & np.isfinite(native)
         if unsettled is not None:
             finite &= ~unsettled[index]
+        about = _wide(self._about[index])
         with np.errstate(invalid="ignore"):
-            error = np.where(finite, np.abs(got - exact), 0.0)
+            error = np.where(finite, np.abs(got - about), 0.0)
             own = np.where(finite, np.abs(native - exact), 0.0)
             if oracle.textbook is not None:
                 plain = np.abs(_wide(oracle.textbook[index].data) - exact)
@@ -408,7 +431,7 @@ class Judgement:
 
     def _integers(self, index: int, output: OutputTensor) -> Comparison:
         """Exact, except where an error within the envelope changes the reference's own choice."""
-        native, exact = self._oracle.native[index].data, self._oracle.exact[index].data
+        native, exact = self._oracle.native[index].data, self._about[index]
         wrong = (output.data != native) & (output.data != exact)
         if not wrong.any():
             return Comparison(outcome="within", exact=True, total=output.data.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ Make = Callable[[], Callable[..., Any]]
 #: at all. The values differ from element to element: a whole row of one constant would leave many
 #: functions of it (softmax) unmoved.
 _SCALES = (0.5, -1.0, 3.0, -1e4)
+
+#: A unit of rounding with which a sum of a thousand integers that come to 2**24 errs by less than a
+#: thousandth, and float64 still shows it.
+_TIE = 2.0**-44
 
 #: Operations, and elements read by all of them, past which a reference counts as long: a run with errors
 #: then takes about a second.
@@ -95,6 +99,11 @@ class Oracle:
         return leaves
 
     @cached_property
+    def cut(self) -> list[Leaf]:
+        """The same with the operands of all products cut toward zero, as tensor cores do."""
+        return self._lifted_run(Lifted(self.dtype, rules.Cutting()))
+
+    @cached_property
     def owes_bits(self) -> bool:
         """Whether every honest kernel gives the same bits on these very inputs (see `exactly`), as the
         native reference does."""
@@ -128,6 +137,14 @@ class Oracle:
             (t.data == e.data) & (n.data.astype(np.float64) == e.data.astype(np.float64))
             for t, e, n in zip(traced, self.exact, self.native, strict=True)
         ]
+
+    @cached_property
+    def tied(self) -> list[Array]:
+        """Where an answer that is all integers hangs on a tie: errors too small to tell two sums apart
+        move it by a whole one."""
+        spread = self.envelope(Regime("ties", _TIE, _TIE, 0.0), comparing.SAMPLES)
+        # Off by one in one run of them all.
+        return [s > 0.5 / np.sqrt(comparing.SAMPLES) for s in spread]
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -200,16 +217,15 @@ class Oracle:
         if comparing.equal_bits(observation, self.native):
             return Comparison(outcome="equal")
         regime = self._regime(name)
-        found = comparing.Judgement(
-            self, observation, regime, widen=True, confirm=confirm, lenient=lenient
-        ).verdict()
+        found = self._judged(observation, regime, widen=True, confirm=confirm, lenient=lenient)
         if found.ok and not lenient:
             return storage.through_bfloat16(observation, self.native, self.exact) or found
         return found
 
     def compare_exact(self, observation: Observation) -> Comparison | None:
         """One observation against the float64 answer, bit for bit where that is owed; None where it is
-        nowhere, and where nothing is added up: what differs then is no matter of sums.
+        nowhere, and where nothing is added up: what differs then is no matter of sums. Nor is which of
+        equal sums an index names.
 
         Raises:
             OutsideDomain: the reference does not answer.
@@ -217,7 +233,11 @@ class Oracle:
         if not any(owed.any() for owed in self.owed) or not self._reading.adds:
             return None
         found = comparing.metadata(observation, self.native, self._structure())
-        return found or comparing.exactly(observation, self.exact, self.owed)
+        found = found or comparing.exactly(observation, self.exact, self.owed)
+        if found.outcome != "value" or self.dtype is not torch.float32:
+            return found
+        certain = [owed & ~tied for owed, tied in zip(self.owed, self.tied, strict=True)]
+        return comparing.exactly(observation, self.exact, certain)
 
     def compare_gap(self, observation: Observation, name: str, narrow: str = "") -> Comparison:
         """One observation against the worst that all roundings of the named regime come to together, for
@@ -284,9 +304,7 @@ class Oracle:
             return "none"
         for name in names:
             found = self._narrowed(name, narrow)
-            verdict = comparing.Judgement(
-                self, observation, found, widen=False, tight=narrow == "sums"
-            ).verdict()
+            verdict = self._judged(observation, found, widen=False, tight=narrow == "sums")
             # Two accumulators are only a factor of eight apart: the narrower explains what lies outside
             # one spread of the other.
             fits = narrow != "sums" or verdict.rms <= 1.0 or name == names[-1]
@@ -303,8 +321,37 @@ class Oracle:
         if comparing.metadata(observation, self.native, self._structure()) is not None:
             return False
         found = self._narrowed(name, narrow)
-        verdict = comparing.Judgement(self, observation, found, widen=True).verdict()
+        verdict = self._judged(observation, found, widen=True)
         return verdict.outcome == "value" and bool(verdict.beyond_worst_case)
+
+    def _judged(
+        self,
+        observation: Observation,
+        found: Regime,
+        *,
+        widen: bool,
+        confirm: bool = False,
+        lenient: bool = False,
+        tight: bool = False,
+    ) -> Comparison:
+        """About the float64 answer, or one between it and that of operands which are cut: honest errors
+        about either are as small as the envelope, and one that held both would hold narrower operands.
+
+        Args: as of `Judgement`.
+        """
+        judge = partial(
+            comparing.Judgement, self, observation, found,
+            widen=widen, confirm=confirm, lenient=lenient, tight=tight,
+        )  # fmt: skip
+        verdict = judge().verdict()
+        if verdict.outcome != "value" or not found.cuts:
+            return verdict
+        shapes = zip(self.cut, self.exact, observation.outputs, strict=True)
+        if any(not a.data.shape == b.data.shape == c.data.shape for a, b, c in shapes):
+            return verdict
+        about = comparing.between(self.exact, self.cut, observation)
+        cut = judge(about=about).verdict()
+        return cut if cut.ok else verdict
 
     def _narrowed(self, name: str, narrow: str) -> Regime:
         found = self._regime(name)

@@ -22,11 +22,14 @@ class Regime:
     #: Whether the terms of plain sums are cut like the operands of products: a sum may be a product with
     #: ones.
     reads_sums: bool = False
+    #: Whether operands may also be cut to their bits toward zero, as tensor cores do with float32 that
+    #: they are handed unrounded: all errors then go one way.
+    cuts: bool = False
 
 
 _ALL = (
     Regime("fp32", FP32, FP32, 0.0),
-    Regime("tf32", FP32, FP32, TF32),
+    Regime("tf32", FP32, FP32, TF32, cuts=True),
     Regime("bf16xfp32", FP32, FP32, BF16),
     Regime("fp16xfp32", FP32, FP32, FP16),
     Regime("bf16xbf16", BF16, BF16, BF16),

@@ -5,11 +5,15 @@ u is the unit roundoff, eps uniform in [-1, 1] and fresh for each element:
 | operation | error |
 | --- | --- |
 | elementwise | eps * c * u_store * |y|, c in units of rounding |
-| contraction of length K | eps * u_acc * sqrt(K) * (|A| |B|), eps * 2 u_operand * (A^2 B^2)^(1/2) |
+| operands of a contraction | eps * u_operand * |a|, the same wherever that value is read |
+| contraction of length K | eps * u_acc * sqrt(K) * (|A| |B|), eps * 2^(1/2) u_operand (A^2 B^2)^(1/2) |
 | sum, mean, cumsum of length n | eps * u_acc * sqrt(n) * sum |x| |
 | movement, comparison, selection | none |
 
 The worst-case variant has n in place of sqrt(n).
+
+A rounding that many outputs share does not average out in a mean over them. So values carry the errors
+themselves (those stored, and operands), and what is shared stays so.
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ BLUR = 8
 #: Uniform draws kept ready. Each use starts at a place of its own, so that errors of different
 #: operations are as good as independent; drawing them anew would be half the oracle's time.
 _POOL = 1 << 20
+#: Draws among which a rounding of an operand is taken by its value: as many as a core's cache holds.
+_BY_VALUE = 1 << 16
+#: 2**64 over the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 @lru_cache(maxsize=1)
@@ -52,6 +60,7 @@ class Noise:
         self.worst = worst
         self._seed = seed
         self._places = random.Random(seed)
+        self._salt = random.Random(~seed).getrandbits(62)
 
     def unit(self, like: Tensor) -> Tensor:
         """Uniform in [-1, 1], one for each element; not to be written to."""
@@ -76,6 +85,21 @@ class Noise:
     def applied(self, name: str, *operands: Any) -> Tensor | None:
         """Told of what a function is applied to; where its result is kept, or None for everywhere."""
         return None
+
+    def operands(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """What a product reads of its operands.
+
+        Equal values are rounded alike, wherever they are read: what a weight loses is lost at every
+        output that the weight has a part in, and does not average out in a mean over them.
+        """
+        return tuple(x * self._factors(x) for x in given) if self.regime.operand else given
+
+    def _factors(self, x: Tensor) -> Tensor:
+        """1 + u_operand * eps, eps uniform in [-1, 1] by the value."""
+        hashed = x.contiguous().view(torch.int64) * _GOLDEN
+        # The upper bits depend on all bits of the value.
+        places = hashed.add_(self._salt).bitwise_right_shift_(44).bitwise_and_(_BY_VALUE - 1)
+        return _pool()[places].mul_(self.regime.operand).add_(1.0)
 
     def stored(self, y: Tensor, c: float = 1.0) -> Tensor:
         """`y` after one rounding to storage of weight c."""
@@ -105,11 +129,17 @@ class Noise:
         return _kept(self.stored(out), y)
 
     def contracted(self, y: Tensor, magnitude: Tensor, squares: Tensor | None, n: int) -> Tensor:
+        """`y`, products of n terms each whose absolute values add up to `magnitude`, formed of what
+        `operands` gave; `squares`, sums of the squares of those terms, where operands are rounded.
+
+        A kernel may also round what it makes of an operand (scaled, or transformed tile by tile), for
+        each output otherwise. That adds as much again, so that both come to 2 u_operand.
+        """
         size = self.regime.accumulate * self.length(n)
         out = torch.addcmul(y, magnitude, self.unit(y), value=size)
         if squares is not None:
             root = squares.clamp(min=0).sqrt()
-            out = torch.addcmul(out, root, self.unit(y), value=2 * self.regime.operand)
+            out = torch.addcmul(out, root, self.unit(y), value=sqrt(2) * self.regime.operand)
         return _kept(self.stored(out), y)
 
     def accumulated(self, y: Tensor, magnitude: Tensor, terms: Tensor) -> Tensor:
@@ -148,6 +178,19 @@ class Silence(Noise):
         return y
 
 
+class Cutting(Silence):
+    """Commits no error but that of tensor cores, which read of a float32 operand the upper 19 bits."""
+
+    def operands(self, *given: Tensor) -> tuple[Tensor, ...]:
+        return tuple(map(_cut, given))
+
+
+def _cut(x: Tensor) -> Tensor:
+    """Cut to 11 significant bits toward zero, after the rounding to float32."""
+    narrow = x.float().contiguous().view(torch.int32).bitwise_and(-(1 << 13)).view(torch.float32)
+    return torch.where(narrow.isfinite(), narrow.double(), x)
+
+
 def _count(x: Tensor, dims: Any) -> int:
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         return x.numel()
@@ -158,7 +201,7 @@ def _product(noise: Noise, op: Callable[..., Tensor], a: Tensor, b: Tensor, *res
     n = a.shape[-1]
     noise.read(a, b)
     squares = op(a * a, b * b) if noise.regime.operand else None
-    return noise.contracted(op(a, b), op(a.abs(), b.abs()), squares, n)
+    return noise.contracted(op(*noise.operands(a, b)), op(a.abs(), b.abs()), squares, n)
 
 
 def _convolution(noise: Noise, op: Any, x: Tensor, w: Tensor, bias: Any, *rest: Any) -> Tensor:
@@ -167,7 +210,7 @@ def _convolution(noise: Noise, op: Any, x: Tensor, w: Tensor, bias: Any, *rest: 
     taps = prod(w.shape[2:])
     noise.read(x, w)
     n = taps * (x.shape[1] // groups if transposed else w.shape[1])
-    y = op(x, w, None, *rest)
+    y = op(*noise.operands(x, w), None, *rest)
     squares = op(x * x, w * w, None, *rest) if noise.regime.operand else None
     y = noise.contracted(y, op(x.abs(), w.abs(), None, *rest), squares, n)
     if bias is None:

@@ -101,7 +101,10 @@ def verdict_line(verdict: Verdict) -> Text:
     line.append(verdict.name, style="bold")
     line.append("  ")
     line.append(verdict.standing.value.upper(), style=_STANDING[verdict.standing])
-    line.append(f"  {_MEANING[verdict.standing]}\n")
+    meaning = _MEANING[verdict.standing]
+    if verdict.waived:
+        meaning += ", beyond what is waived"
+    line.append(f"  {meaning}\n")
     grade = verdict.grade if verdict.grade != "none" else "below every regime"
     line.append(f"  precision {grade}, required {verdict.required}", style="dim")
     line.append(

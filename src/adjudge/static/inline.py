@@ -68,12 +68,7 @@ def _elements(source: Source, value: ast.expr) -> list[ast.expr]:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return list(elements)
         case ast.Name(id=name):
-            bound = [
-                node.value
-                for node in ast.walk(source.tree)
-                if isinstance(node, ast.Assign)
-                and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-            ]
+            bound = source.assigned.get(name, [])
             if len(bound) == 1 and isinstance(bound[0], (ast.List, ast.Tuple)):
                 return list(bound[0].elts)
     return [value]

@@ -12,13 +12,18 @@ import base64
 import builtins
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 #: A part of a dotted path whose name is computed at run time.
 UNKNOWN = "?"
 #: Names bound through other names are followed this often.
 _PASSES = 3
 _LONGEST = 1 << 20
+#: Characters of all strings that are kept here (64 MiB): a hostile source could ask for any number.
+_ROOM = 1 << 26
+#: What one expression may stand for; each alternative doubles the number, so that thirty lines would
+#: make a thousand million. Beyond it, and beyond a path of as many characters, it is not known.
+_MOST_PATHS, _LONGEST_PATH = 64, 1024
 _CODES = 0x110000
 #: A width in a pattern: what it makes may be of any length.
 _WIDE = re.compile(r"\d{4,}|\*")
@@ -33,7 +38,7 @@ class Names:
     def __init__(self, tree: ast.AST) -> None:
         self._paths: dict[str, set[str]] = {}
         self._texts: dict[str, str | int | None] = {}
-        self._known: dict[ast.AST, Paths] = {}
+        self._forget()
         for node in ast.walk(tree):
             for name, path in _imported(node):
                 self._paths.setdefault(name, set()).add(path)
@@ -41,20 +46,35 @@ class Names:
             texts: dict[str, str | int | None] = {}
             for node in ast.walk(tree):
                 for name, value in _assigned(node):
-                    self._paths.setdefault(name, set()).update(self.paths(value))
+                    self._settle(value)
+                    paths = self._paths.setdefault(name, set())
+                    self._paths[name] = set(_bounded(paths | self.paths(value)))
                     found = self._constant(value)
                     text = None if isinstance(found, bytes) else found
                     # A name with two meanings has none.
                     texts[name] = text if texts.get(name, text) == text else None
             self._texts = texts
-            self._known.clear()
+            self._forget()
+        self._settle(tree)
+
+    def _forget(self) -> None:
+        self._known: dict[ast.AST, Paths] = {}
+        self._values: dict[ast.AST, str | bytes | int | None] = {}
+        self._room = _ROOM
+
+    def _settle(self, root: ast.AST) -> None:
+        """Reads every part before what it is a part of, so that no depth of nesting is too deep."""
+        if root not in self._values:
+            for node in reversed(list(ast.walk(root))):
+                self.paths(node)
+                self._constant(node)
 
     def paths(self, node: ast.AST) -> Paths:
         """What the expression may stand for: "torch.cuda.Stream", "sys.?" if the name is computed;
         nothing if it is no attribute of a module or a builtin."""
         known = self._known.get(node)
         if known is None:
-            known = self._known[node] = self._read(node)
+            known = self._known[node] = _bounded(self._read(node))
         return known
 
     def _read(self, node: ast.AST) -> Paths:
@@ -131,6 +151,13 @@ class Names:
         return value if isinstance(value, str) else None
 
     def _constant(self, node: ast.AST) -> str | bytes | int | None:
+        if node not in self._values:
+            found = self._evaluated(node)
+            self._room -= len(found) if isinstance(found, (str, bytes)) else 0
+            self._values[node] = found if self._room >= 0 else None
+        return self._values[node]
+
+    def _evaluated(self, node: ast.AST) -> str | bytes | int | None:
         match node:
             case ast.Constant(value=bool()):
                 return None
@@ -279,6 +306,12 @@ class Names:
 
     def _first_path(self, node: ast.AST) -> str:
         return min(self.paths(node), default="")
+
+
+def _bounded(paths: Set[str]) -> Paths:
+    if len(paths) > _MOST_PATHS or any(len(path) > _LONGEST_PATH for path in paths):
+        return frozenset({UNKNOWN})
+    return frozenset(paths)
 
 
 _METHODS = (

@@ -28,9 +28,13 @@ class Source:
         self.tree = ast.parse(text)
         self.names = Names(self.tree)
         self._parents: dict[ast.AST, ast.AST] = {}
+        self._functions: dict[ast.AST, Function] = {}
         for node in ast.walk(self.tree):
+            inside = node if isinstance(node, Function) else self._functions.get(node)
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
+                if inside is not None:
+                    self._functions[child] = inside
 
     @cached_property
     def kernels(self) -> dict[str, ast.FunctionDef]:
@@ -48,6 +52,16 @@ class Source:
         return bool(self.names.paths(bare) & _KERNEL)
 
     @cached_property
+    def assigned(self) -> dict[str, list[ast.expr]]:
+        """Every value that a plain name is given by an assignment anywhere."""
+        found: dict[str, list[ast.expr]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign):
+                for name in {t.id for t in node.targets if isinstance(t, ast.Name)}:
+                    found.setdefault(name, []).append(node.value)
+        return found
+
+    @cached_property
     def host(self) -> tuple[ast.AST, ...]:
         """Every node outside kernels."""
         inside = {node for kernel in self.kernels.values() for node in ast.walk(kernel)}
@@ -61,7 +75,7 @@ class Source:
 
     def function(self, node: ast.AST) -> Function | None:
         """The function whose body the node lies in."""
-        return next((n for n in self.above(node) if isinstance(n, Function)), None)
+        return self._functions.get(node)
 
     def in_a_call(self, node: ast.AST) -> bool:
         """Whether the node runs when the candidate is called, not when it is loaded or built."""

@@ -322,7 +322,9 @@ class _Run:
         self._session = session
         self._header = header
         self._shared = shared
-        self.allocations = memory.GuardedAllocations(header["fill"], header["guard"])
+        self.allocations = memory.GuardedAllocations(
+            header["fill"], header["guard"], displaced=header["displaced"]
+        )
         self.phase = "construct"
         self.structure = ""
         self.digests: list[str] = []

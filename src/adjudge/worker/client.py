@@ -67,6 +67,8 @@ class RunRequest:
     calls: tuple[Call, ...] = ()
     fill: str = "zero"
     guard: str = "zero"
+    #: All storages lie at other addresses than in a run that is not displaced.
+    displaced: bool = False
     schedule: str = "serial"
     config: int = -1
     #: Float dtype that the module's parameters take after construction; "" leaves their own.
@@ -439,7 +441,7 @@ class Worker:
 
     def run(self, request: RunRequest, timeout: float) -> Observation:
         """One run; every fault of the candidate is in the observation."""
-        arena = Arena(request.guard)
+        arena = Arena(request.guard, displaced=request.displaced)
         begun = time.perf_counter()
         try:
             outcome = self._send(self._run_header(request, arena), arena, timeout)
@@ -513,6 +515,7 @@ class Worker:
             "calls": calls,
             "fill": request.fill,
             "guard": request.guard,
+            "displaced": request.displaced,
             "schedule": request.schedule,
             "config": request.config,
             "dtype": request.dtype,

@@ -119,6 +119,7 @@ def _answers() -> dict[str, Any]:
         "get_device_capability": lambda device=None: (9, 0),
         "get_device_properties": lambda device=None: SimpleNamespace(**_PROPERTIES),
         "is_bf16_supported": lambda *args, **kwargs: True,
+        "is_current_stream_capturing": lambda: False,
         "synchronize": lambda device=None: None,
         "empty_cache": lambda: None,
         "memory_allocated": lambda device=None: 0,

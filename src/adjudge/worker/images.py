@@ -16,7 +16,7 @@ import torch
 from adjudge import arrays
 from adjudge.inputs.layouts import contiguous
 from adjudge.observation import AccessFault, OutputTensor
-from adjudge.worker.protocol import FILL_BYTES, GUARD, aligned
+from adjudge.worker.protocol import DISPLACED, FILL_BYTES, GUARD, aligned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +61,10 @@ class _Placed:
 class Arena:
     """Shared memory for one run. Byte offsets are given out first, then everything is written."""
 
-    def __init__(self, guard: str) -> None:
+    def __init__(self, guard: str, *, displaced: bool = False) -> None:
         self._guard = FILL_BYTES[guard]
         self._placed: list[_Placed] = []
-        self._end = GUARD
+        self._end = GUARD + (DISPLACED if displaced else 0)
         self._map: mmap.mmap | None = None
         self._bytes: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 

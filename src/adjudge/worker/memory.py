@@ -15,7 +15,7 @@ from adjudge import arrays
 from adjudge.observation import AccessFault
 from adjudge.tally import Tally
 from adjudge.worker.device_face import real_device
-from adjudge.worker.protocol import ALIGN, FILL_BYTES, GUARD
+from adjudge.worker.protocol import ALIGN, DISPLACED, FILL_BYTES, GUARD
 
 
 def tensor_at(memory: mmap.mmap, spec: Mapping[str, Any]) -> torch.Tensor:
@@ -94,8 +94,9 @@ _MOVES = frozenset(
 class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Places every factory's memory between guard zones; poison where nothing is written."""
 
-    def __init__(self, fill: str, guard: str) -> None:
+    def __init__(self, fill: str, guard: str, *, displaced: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._displaced = DISPLACED if displaced else 0
         self._fill = FILL_BYTES[fill]
         self._guard = FILL_BYTES[guard]
         self._blocks: list[tuple[torch.Tensor, int, int]] = []
@@ -126,13 +127,14 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _guarded(self, out: torch.Tensor, value: int | None) -> torch.Tensor:
         span_elements = sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True)) + 1
         nbytes = span_elements * out.element_size()
-        size = nbytes + 2 * GUARD + ALIGN
+        size = self._displaced + nbytes + 2 * GUARD + ALIGN
         try:
             block = torch.full((size,), self._guard, dtype=torch.uint8, device=real_device(out))
         except RuntimeError:
             self.tally.made(out, ())
             return out
-        start = GUARD + (-(block.data_ptr() + GUARD)) % ALIGN
+        first = self._displaced + GUARD
+        start = first + (-(block.data_ptr() + first)) % ALIGN
         block[start : start + nbytes] = self._fill
         self._blocks.append((block, start, nbytes))
         self.tally.hold(nbytes)

@@ -24,6 +24,10 @@ FILL_BYTES = {"zero": 0x00, "nan": 0xFF, "finite": 0x71}
 GUARD = 4096
 #: Every storage starts at a multiple of this, as GPU allocators promise.
 ALIGN = 256
+#: Bytes by which storages lie elsewhere in a run that is displaced: workers are forks of one process, so
+#: that addresses of two of them are equal otherwise. Another page, and other bits in it: 17 pages and
+#: three times the alignment.
+DISPLACED = 17 * GUARD + 3 * ALIGN
 
 
 class Broken(Exception):

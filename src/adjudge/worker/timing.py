@@ -23,8 +23,9 @@ from adjudge.worker.runners import Runner
 #: Requests that are answered here.
 PARTS = frozenset({"prepare", "place", "call", "seal", "show"})
 
-#: Bytes of answers that are summed by one operation.
-_TOGETHER = 32 << 20
+#: Bytes of answers that are summed by one operation. On a GPU launching them takes longer than reading
+#: them, and less evenly: two answers of 16 MiB at a time took 19 to 43 µs each on an H200.
+_TOGETHER = {"cpu": 32 << 20, "cuda": 1 << 30}
 #: How many times the cache's size is written to empty it.
 _FLUSHES = 2
 
@@ -238,7 +239,8 @@ def _bit_sums(column: tuple[torch.Tensor, ...]) -> list[int]:
     flat = [_words(tensor) for tensor in column]
     if not flat[0].numel():
         return [0] * len(flat)
-    step = max(1, _TOGETHER // max(1, flat[0].numel() * flat[0].element_size()))
+    together = _TOGETHER["cuda" if flat[0].is_cuda else "cpu"]
+    step = max(1, together // max(1, flat[0].numel() * flat[0].element_size()))
     parts = []
     for start in range(0, len(flat), step):
         some = flat[start : start + step]

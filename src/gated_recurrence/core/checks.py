@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+GATES = ("g", "log_decay")
 
 
 def check(
@@ -34,13 +35,7 @@ def check(
     named = {"q": q, "k": k, "v": v, **{name: tensor for name, (tensor, _) in extras.items()}}
     if initial_state is not None:
         named["initial_state"] = initial_state
-    for name, tensor in named.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")
-        if tensor.dtype not in DTYPES:
-            raise TypeError(f"{name} has dtype {tensor.dtype}; expected one of {DTYPES}")
-        if tensor.device != q.device:
-            raise ValueError(f"{name} is on {tensor.device} but q is on {q.device}")
+    check_tensors(named)
     for name in ("k", "v"):
         if named[name].dtype != q.dtype:
             raise TypeError(f"{name} has dtype {named[name].dtype} but q has {q.dtype}")
@@ -60,7 +55,7 @@ def check(
         *((n, t, s) for n, (t, s) in extras.items()),
     ):
         _shape(name, tensor, tuple(sizes[letter] for letter in letters))
-    bounds = _bounds(cu_seqlens, batch, length)
+    bounds = _bounds(cu_seqlens, q)
     if initial_state is not None:
         sequences = batch if cu_seqlens is None else len(bounds) - 1
         _shape("initial_state", initial_state, (sequences, value_heads, key, value))
@@ -69,18 +64,41 @@ def check(
     return bounds
 
 
-def check_values(named: Mapping[str, Tensor | None]) -> None:
-    """Refuse what the portable path has no right answer for, by name.
+def check_tensors(named: Mapping[str, Tensor]) -> None:
+    """Refuse what is no tensor of `DTYPES` on the device of `q`, which is one of them.
 
     Raises:
-        ValueError: NaN or infinity, or a gate `g` above zero.
+        TypeError: not a tensor, or another dtype.
+        ValueError: another device.
     """
     for name, tensor in named.items():
-        if tensor is not None and not bool(torch.isfinite(tensor).all()):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")
+        if tensor.dtype not in DTYPES:
+            raise TypeError(f"{name} has dtype {tensor.dtype}; expected one of {DTYPES}")
+        if tensor.device != named["q"].device:
+            raise ValueError(f"{name} is on {tensor.device} but q is on {named['q'].device}")
+
+
+def check_values(named: Mapping[str, Tensor | None], *, finite: bool = True) -> None:
+    """Refuse what the portable path has no right answer for, by name: growth alone if not `finite`.
+
+    While a CUDA graph is captured nothing can be read, and nothing is refused here: NaN and infinity
+    go through the formulas, and a gate above zero grows the state.
+
+    Raises:
+        ValueError: NaN or infinity, or a gate above zero.
+    """
+    given = [tensor for tensor in named.values() if tensor is not None]
+    if any(x.is_cuda for x in given) and torch.cuda.is_current_stream_capturing():
+        return
+    for name, tensor in named.items():
+        if finite and tensor is not None and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name} holds NaN or infinity")
-    gate = named.get("g")
-    if gate is not None and bool((gate > 0).any()):
-        raise ValueError("g is a log decay and must not be above zero")
+    for name in GATES:
+        gate = named.get(name)
+        if gate is not None and bool((gate > 0).any()):
+            raise ValueError(f"{name} is a log decay and must not be above zero")
 
 
 def _shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
@@ -88,11 +106,14 @@ def _shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected}")
 
 
-def _bounds(cu_seqlens: Tensor | None, batch: int, length: int) -> list[int]:
+def _bounds(cu_seqlens: Tensor | None, q: Tensor) -> list[int]:
+    batch, length = q.shape[:2]
     if cu_seqlens is None:
         return [0, length]
     if not isinstance(cu_seqlens, Tensor) or cu_seqlens.dtype not in (torch.int32, torch.int64):
         raise TypeError("cu_seqlens must be a tensor of int32 or int64")
+    if cu_seqlens.device.type not in ("cpu", q.device.type):
+        raise ValueError(f"cu_seqlens is on {cu_seqlens.device} but q is on {q.device}")
     if batch != 1:
         raise ValueError(f"cu_seqlens packs sequences into one row, but q has batch size {batch}")
     if cu_seqlens.ndim != 1 or cu_seqlens.numel() < 2:

@@ -39,6 +39,16 @@ class Chunk:
     exclusive: bool
     rounded: bool
 
+    @property
+    def erasing(self) -> slice:
+        """The rows that may erase: of RWKV-7's two steps a token, the first."""
+        return slice(0, None, 2) if self.exclusive else slice(None)
+
+    @property
+    def writing(self) -> slice:
+        """The others, whose `erase` is zero."""
+        return slice(1, None, 2) if self.exclusive else slice(0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
@@ -53,10 +63,58 @@ class Gradients:
     state: Tensor
 
 
+class _System:
+    """`I + m` of strictly lower triangular m `[..., C, C]`, whose rows `others` are zero.
+
+    With `rounded` it is solved by products with its inverse, as tensor cores do. Otherwise by
+    substitution: each token's update is made of those before it as they were rounded, so that a token
+    which erases what they wrote erases their rounding too. Products with an inverse leave that in the
+    state.
+
+    Zero rows are left out: what has overflowed there must not meet the zeros.
+    """
+
+    def __init__(self, m: Tensor, rows: slice, others: slice, rounded: bool) -> None:
+        self._rows, self._others, self._rounded = rows, others, rounded
+        self._from_others, inner = m[..., rows, others], m[..., rows, rows]
+        eye = torch.eye(inner.shape[-1], dtype=m.dtype, device=m.device)
+        self._matrix = eye + inner
+        if rounded:
+            self._matrix = _substitute(self._matrix, eye.expand_as(inner), transposed=False)
+
+    def solve(self, y: Tensor) -> Tensor:
+        """`(I + m)⁻¹ y` for y `[..., C, V]`."""
+        out = y.clone()
+        rest = product(self._from_others, y[..., self._others, :], self._rounded)
+        out[..., self._rows, :] = self._solve(y[..., self._rows, :] - rest, transposed=False)
+        return out
+
+    def solve_transposed(self, y: Tensor) -> Tensor:
+        """`(I + m)⁻ᵀ y`."""
+        out = y.clone()
+        found = self._solve(y[..., self._rows, :], transposed=True)
+        out[..., self._rows, :] = found
+        out[..., self._others, :] -= product(self._from_others.mT, found, self._rounded)
+        return out
+
+    def _solve(self, y: Tensor, *, transposed: bool) -> Tensor:
+        if not self._rounded:
+            return _substitute(self._matrix, y, transposed=transposed)
+        return product(self._matrix.mT if transposed else self._matrix, y, rounded=True)
+
+
+def _substitute(matrix: Tensor, y: Tensor, *, transposed: bool) -> Tensor:
+    """`matrix⁻¹ y`, or `matrix⁻ᵀ y`, of a lower triangular matrix with a unit diagonal."""
+    out: Tensor = torch.linalg.solve_triangular(
+        matrix.mT if transposed else matrix, y, upper=transposed, unitriangular=True
+    )
+    return out
+
+
 @dataclass(frozen=True, slots=True)
 class _Solved:
     inner: Tensor | None
-    inverse: Tensor | None
+    system: _System | None
     residual: Tensor | None
     update: Tensor
     weights: Tensor
@@ -173,13 +231,12 @@ def _solve(chunk: Chunk, state: Tensor) -> _Solved:
     if c.erase is None or c.beta is None:
         return _Solved(None, None, None, c.v, weights, k_end)
     inner = pairs(c.erase, c.k, c.log_erase, c.log_decay, True, r)
-    eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device).expand_as(inner)
-    inverse = torch.linalg.solve_triangular(
-        eye + c.beta * inner, eye, upper=False, unitriangular=True
-    )
-    residual = c.v - _read(c.erase, c.log_erase, state, r)
-    update = product(inverse, c.beta * residual, r)
-    return _Solved(inner, inverse, residual, update, weights, k_end)
+    system = _System(c.beta * inner, c.erasing, c.writing, r)
+    read = _read(c.erase, c.log_erase, state, r)
+    residual = c.v.clone()
+    residual[..., c.erasing, :] -= read[..., c.erasing, :]
+    update = system.solve(c.beta * residual)
+    return _Solved(inner, system, residual, update, weights, k_end)
 
 
 def forward(chunk: Chunk, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,11 +267,11 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
     d_g = d_g + to_gate((state * kept).sum(-1).unsqueeze(-2), c.log_decay)
     d_v, d_erase, d_beta = d_update, None, None
     if c.erase is not None and c.beta is not None:
-        assert solved.inverse is not None
+        assert solved.system is not None
         assert solved.inner is not None
         assert solved.residual is not None
-        d_scaled = product(solved.inverse.mT, d_update, r)
-        d_inner = -product(d_scaled, solved.update.mT, r).tril(-1)
+        d_scaled = solved.system.solve_transposed(d_update)
+        d_inner = -product(_only(d_scaled, c.erasing), solved.update.mT, r).tril(-1)
         d_beta = (d_scaled * solved.residual).sum(-1, keepdim=True)
         d_beta = d_beta + (d_inner * solved.inner).sum(-1, keepdim=True)
         d_v = c.beta * d_scaled
@@ -222,12 +279,20 @@ def backward(chunk: Chunk, state: Tensor, d_out: Tensor, d_next: Tensor) -> Grad
             *(c.beta * d_inner, c.erase, c.k, c.log_erase, c.log_decay, True, r, c.exclusive)
         )
         erased = _decay(c.log_erase, c.erase)
-        d_erased = -erased * product(d_v, state.mT, r)
+        d_read_erased = _only(d_v, c.erasing)
+        d_erased = -erased * product(d_read_erased, state.mT, r)
         d_k, d_erase = d_k + more, d_erase + d_erased
-        d_state = d_state - product((erased * c.erase).mT, d_v, r)
+        d_state = d_state - product((erased * c.erase).mT, d_read_erased, r)
         d_g = d_g + through
         d_g = d_g + sum_from(to_gate(c.erase * d_erased, c.log_erase), c.exclusive)
     return Gradients(d_q + d_read, d_k + d_k_end, d_v, d_g, d_erase, d_beta, d_state)
+
+
+def _only(x: Tensor, rows: slice) -> Tensor:
+    """x `[..., C, V]` with zeros in place of the other rows."""
+    out = torch.zeros_like(x)
+    out[..., rows, :] = x[..., rows, :]
+    return out
 
 
 def _sum(x: Tensor) -> Tensor:

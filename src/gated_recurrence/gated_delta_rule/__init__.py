@@ -36,7 +36,7 @@ def gated_delta_rule(
     and value head, unless `recompute_states`, which takes longer (docs/recurrence.md says how much);
     the portable path always keeps them. They do not read the values before they start: NaN and
     infinity come out as NaN, at the latest from the chunk of 64 tokens that holds them, and never in
-    another sequence.
+    another sequence; a gate above zero, which the portable path refuses, grows the state.
 
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.

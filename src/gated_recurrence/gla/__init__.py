@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gated_recurrence.core.checks import check
+from gated_recurrence.core.checks import check, check_values
 from gated_recurrence.core.drive import drive
+from gated_recurrence.native import dispatch
 
 __all__ = ["gla"]
 
@@ -30,7 +31,15 @@ def gla(
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
     """
-    bounds = check(q, k, v, {"g": (g, "BTGK")}, initial_state, cu_seqlens)
+    bounds = check(q, k, v, {"g": (g, "BTGK")}, initial_state, cu_seqlens, values=False)
+    if dispatch.GATES_A_CHANNEL and dispatch.native("gla", q, v, padded=True):
+        from gated_recurrence.native import channel as kernels
+
+        out, final = kernels.gla(
+            *(q, k, v, g), scale=scale, initial_state=initial_state, bounds=bounds
+        )
+        return out, final if output_final_state else None
+    check_values({"q": q, "k": k, "v": v, "g": g, "initial_state": initial_state})
     out, final = drive(
         q,
         k,

@@ -21,6 +21,8 @@ log = logging.getLogger("gated_recurrence")
 
 CAPABILITY = (9, 0)
 HEAD = 128
+# Whether the members with a gate a channel are sent to the kernels that are written for them.
+GATES_A_CHANNEL = False
 
 # Of the process, not of a thread or context: autograd runs backward in threads of its own.
 _requirements = 0

@@ -17,8 +17,10 @@ from gated_recurrence.native.build import cubins
 from gated_recurrence.native.kernels import KERNELS, Kernel
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-BFLOAT16, SWIZZLE_128B, PROMOTION = 9, 3, 2  # of CUtensorMapDataType, ...Swizzle, ...L2promotion
-BOX = 64  # rows and columns of every box: 128 bytes is the widest swizzle
+# Of CUtensorMapDataType, with the swizzle of such a box, and of CUtensorMapL2promotion.
+KINDS = {torch.bfloat16: (9, 3), torch.float32: (7, 0)}  # 128 bytes; none
+PROMOTION = 2
+BOX = 64  # rows and columns of every box: in bfloat16, 128 bytes, the widest swizzle
 
 
 PROGRAMMATIC_STREAM_SERIALIZATION = 6  # of CUlaunchAttributeID
@@ -138,26 +140,31 @@ def launch(kernel: Kernel, blocks: int, parameters: int, device: torch.device, s
 
 @functools.lru_cache(maxsize=4096)
 def _encode(
-    address: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+    address: int,
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    dtype: torch.dtype = torch.bfloat16,
 ) -> TensorMap:
-    """The map of a bfloat16 tensor with four axes, innermost first; strides in elements.
+    """The map of a tensor with four axes, innermost first; strides in elements.
 
     A map is a pure function of these, and a training step meets the same addresses again and again.
     """
+    kind, swizzle = KINDS[dtype]
     memory = ctypes.create_string_buffer(2 * ctypes.sizeof(TensorMap))
     aligned = ctypes.addressof(memory) + -ctypes.addressof(memory) % ctypes.sizeof(TensorMap)
     _call(
         "cuTensorMapEncodeTiled",
         c_void_p(aligned),
-        c_int(BFLOAT16),
+        c_int(kind),
         c_uint32(4),
         c_void_p(address),
         (c_uint64 * 4)(*sizes),
-        (c_uint64 * 3)(*(stride * 2 for stride in strides)),
+        (c_uint64 * 3)(*(stride * dtype.itemsize for stride in strides)),
         (c_uint32 * 4)(*box),
         (c_uint32 * 4)(1, 1, 1, 1),
         c_int(0),
-        c_int(SWIZZLE_128B),
+        c_int(swizzle),
         c_int(PROMOTION),
         c_int(0),
     )
@@ -173,7 +180,8 @@ def map_rows(tensor: Tensor) -> TensorMap:
         by_token if length > 1 else channels,
         by_batch if batch > 1 else channels,
     )
-    return _encode(tensor.data_ptr(), (channels, heads, length, batch), strides, (BOX, 1, BOX, 1))
+    sizes = (channels, heads, length, batch)
+    return _encode(tensor.data_ptr(), sizes, strides, (BOX, 1, BOX, 1), tensor.dtype)
 
 
 def map_tiles(tensor: Tensor) -> TensorMap:

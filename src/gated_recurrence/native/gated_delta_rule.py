@@ -24,8 +24,8 @@ from gated_recurrence.native.driver import TensorMap, copyable, launch
 from gated_recurrence.native.kernels import DELTA, GATE_HEADS, GROUPS, PLAIN, Kernel
 from gated_recurrence.native.plan import Plan, plan
 
-ROWS = ("q", "k", "v", "out", "d_out", "d_v")
-TILES = ("inverse", "weights", "update", "state", "d_state")
+ROWS = ("q", "k", "v", "out", "d_out", "d_v", "gate")
+TILES = ("inverse", "weights", "update", "state", "d_state", "q_read", "k_end")
 POINTERS = (
     *("sequences", "forward_order", "order", "g", "beta", "vectors", "inverse_out", "weights_out"),
     *("initial_state", "d_final_state", "final_state", "d_initial_state", "out_rows", "d_v_rows"),
@@ -35,6 +35,7 @@ POINTERS = (
         "d_start_parts",
         "d_end_parts",
         "d_gate_parts",
+        "d_channel_parts",
         "prepared",
         "ready",
         "taken",
@@ -209,13 +210,13 @@ def split_scale(scale: float) -> tuple[float, float]:
     return 2 * fraction, math.ldexp(0.5, exponent)
 
 
-def _prepare_blocks(call: _Call, scans: int) -> int:
+def _prepare_blocks(call: _Call, scans: int, groups: int = GROUPS) -> int:
     """As many blocks of what prepares as there are multiprocessors beside a forward scan's blocks, so
     that the two run at once; all of them where that would leave too few. A cluster is two."""
     multiprocessors = driver.multiprocessors(call.device)
     beside = multiprocessors - scans
     most = beside if 3 * beside >= multiprocessors else multiprocessors
-    wanted = -(-call.chunk_heads // GROUPS)
+    wanted = -(-call.chunk_heads // groups)
     return min(most // 2 * 2, wanted + wanted % 2)
 
 

@@ -21,13 +21,20 @@ class Kernel:
 
 # Chunk-heads that a block of gdn_prepare has in hand, 128 threads for each.
 GROUPS = 5
+CHANNEL_GROUPS = 2  # of channel_prepare, the same
 # The sources check these sizes against their own structures when they are compiled.
-SHARED = {"PREPARE": GROUPS * 34 * 1024, "SCANS": 221 * 1024, "GRADIENTS": 113 * 1024}
+SHARED = {
+    "PREPARE": GROUPS * 34 * 1024,
+    "SCANS": 221 * 1024,
+    "GRADIENTS": 113 * 1024,
+    "CHANNEL_PREPARE": CHANNEL_GROUPS * 111 * 1024,
+    "CHANNEL_GRADIENTS": 113 * 1024,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The kernels of members with one gate a head, in the order in which a step runs them."""
+    """The kernels of some members, in the order in which a step runs them."""
 
     prepare: Kernel
     forward: Kernel
@@ -51,10 +58,18 @@ GATE_HEADS = 32  # that a block of simple_gates has in hand, of one chunk
 # The same sources compiled with a delta rule and without.
 DELTA = _family("gdn")
 PLAIN = _family("simple", Kernel("simple_gradients", "simple_gates", 256, overlaps=True))
+# With a gate a channel and no delta rule: the scans are the same sources again.
+CHANNEL = Family(
+    Kernel("channel_prepare", "channel_prepare", 128 * CHANNEL_GROUPS, SHARED["CHANNEL_PREPARE"]),
+    Kernel("channel_scans", "channel_forward", 256, SHARED["SCANS"], overlaps=True),
+    Kernel("channel_scans", "channel_states", 256, SHARED["SCANS"]),
+    Kernel("channel_gradients", "channel_gradients", 256, SHARED["CHANNEL_GRADIENTS"], 2, True),
+    Kernel("channel_gradients", "channel_gates", 128),
+)
 
 KERNELS = tuple(
     kernel
-    for family in (DELTA, PLAIN)
+    for family in (DELTA, PLAIN, CHANNEL)
     for kernel in (
         *(family.prepare, family.forward, family.states),
         *(family.gradients, family.gates),

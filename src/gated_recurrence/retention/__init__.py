@@ -7,7 +7,8 @@ import functools
 import torch
 from torch import Tensor
 
-from gated_recurrence.simple_gla import simple_gla
+from gated_recurrence.core.checks import check_tensors, check_values
+from gated_recurrence.simple_gla import run
 
 __all__ = ["retention", "retnet_log_decay"]
 
@@ -43,19 +44,22 @@ def retention(
     Raises:
         TypeError, ValueError: naming the argument that is wrong.
     """
+    given = {} if log_decay is None else {"log_decay": log_decay}
+    check_tensors({"q": q, "v": v, **given})
     if v.ndim != 4 or q.ndim != 4:
         raise ValueError(f"q and v must have four axes, got {tuple(q.shape)} and {tuple(v.shape)}")
     heads = v.shape[2]
-    given = log_decay is not None
     if log_decay is None:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
         log_decay = _default(heads, q.device, wide)
-    if tuple(log_decay.shape) != (heads,):
+    elif tuple(log_decay.shape) != (heads,):
         raise ValueError(f"log_decay has shape {tuple(log_decay.shape)}, expected ({heads},)")
-    if given and bool((log_decay > 0).any()):
-        raise ValueError("log_decay must not be above zero")
+    else:
+        # Also where the kernels run: so few are read at once.
+        check_values(given, finite=False)
     g = log_decay.expand(*q.shape[:2], heads)
-    return simple_gla(
-        *(q, k, v, g, scale, initial_state, output_final_state, cu_seqlens),
-        recompute_states=recompute_states,
+    out, final = run(
+        *("retention", q, k, v, {"log_decay": g}, scale, initial_state, cu_seqlens),
+        recompute_states,
     )
+    return out, final if output_final_state else None

@@ -36,20 +36,41 @@ def simple_gla(
     Raises:
         TypeError, ValueError: naming the argument that is wrong; see `core.checks.check`.
     """
-    bounds = check(q, k, v, {"g": (g, "BTG")}, initial_state, cu_seqlens, values=False)
-    if dispatch.native("simple_gla", q, v, padded=True):
+    out, final = run(
+        *("simple_gla", q, k, v, {"g": g}, scale, initial_state, cu_seqlens, recompute_states)
+    )
+    return out, final if output_final_state else None
+
+
+def run(
+    member: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate: dict[str, Tensor],
+    scale: float | None,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
+    recompute_states: bool,
+) -> tuple[Tensor, Tensor]:
+    """The output and the final states of a member with one gate a head.
+
+    `gate` has what it is called, in errors, and its `[B, T, HV]`.
+    """
+    ((name, g),) = gate.items()
+    bounds = check(q, k, v, {name: (g, "BTG")}, initial_state, cu_seqlens, values=False)
+    if dispatch.native(member, q, v, padded=True):
         from gated_recurrence.native import gated_delta_rule as kernels
 
-        out, final = kernels.gated_delta_rule(
+        return kernels.gated_delta_rule(
             *(q, k, v, g, None),
             scale=scale,
             initial_state=initial_state,
             bounds=bounds,
             recompute_states=recompute_states,
         )
-        return out, final if output_final_state else None
-    check_values({"q": q, "k": k, "v": v, "g": g, "initial_state": initial_state})
-    out, final = drive(
+    check_values({"q": q, "k": k, "v": v, **gate, "initial_state": initial_state})
+    return drive(
         q,
         k,
         v,
@@ -59,4 +80,3 @@ def simple_gla(
         scale=scale,
         initial_state=initial_state,
     )
-    return out, final if output_final_state else None

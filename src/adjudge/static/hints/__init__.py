@@ -56,11 +56,17 @@ def hints(text: str) -> tuple[Hint, ...]:
     """Everything that looks like a hack, in the order of the text; nothing if it is no Python."""
     try:
         source = Source(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (RecursionError, MemoryError):
+        return (Hint(rule="computed-name", line=1, words="nests too deep to be read"),)
+    except (SyntaxError, ValueError):
         return ()
-    found = {
-        (getattr(node, "lineno", 1), rule, words)
-        for rule, look in RULES
-        for node, words in look(source)
-    }
+    found = {part for name, look in RULES for part in _looked(name, look, source)}
     return tuple(Hint(rule=rule, line=line, words=words) for line, rule, words in sorted(found))
+
+
+def _looked(name: str, look: Rule, source: Source) -> list[tuple[int, str, str]]:
+    """(line, rule, words) of what the rule finds; where that is beyond it, it says so."""
+    try:
+        return [(getattr(node, "lineno", 1), name, words) for node, words in look(source)]
+    except (RecursionError, MemoryError):
+        return [(1, name, "could not be looked for: the source nests too deep")]

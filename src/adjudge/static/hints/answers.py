@@ -123,12 +123,7 @@ def _is_looked_up(source: Source, node: ast.Subscript | ast.Call) -> bool:
     if not source.in_a_call(node) or not any(_is_shape(n) for n in ast.walk(key)):
         return False
     if isinstance(table, ast.Name):
-        bound = [
-            n.value
-            for n in ast.walk(source.tree)
-            if isinstance(n, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == table.id for t in n.targets)
-        ]
+        bound = source.assigned.get(table.id, [])
         table = bound[0] if len(bound) == 1 else table
     if not isinstance(table, ast.Dict):
         return False

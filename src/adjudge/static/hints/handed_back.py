@@ -27,13 +27,16 @@ _OPERATORS: dict[type[ast.operator], tuple[int, bool]] = {
 
 def passes_through(source: Source) -> Found:
     """An input handed back, or a tensor that nothing was computed into."""
+    known: dict[Function, _Names] = {}
     for node in source.host:
         if not isinstance(node, ast.Return) or node.value is None:
             continue
         function = source.function(node)
         if function is None or function.name not in _CALLED or _is_guarded(source, node):
             continue
-        names = _Names.of(source, function)
+        if function not in known:
+            known[function] = _Names.of(source, function)
+        names = known[function]
         value = _unchanged(source, names, node.value)
         arguments = {a.arg for a in function.args.args} - {"self"}
         if isinstance(value, ast.Name) and value.id in arguments and names.is_untouched(value.id):

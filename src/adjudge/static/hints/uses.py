@@ -59,7 +59,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
     ),
     "recognises-judge": (
         "sys.gettrace", "sys.getprofile", "sys.settrace", "sys.setprofile", "sys.addaudithook",
-        "triton.runtime.interpreter", "triton.knobs",
+        "triton.runtime.interpreter", "triton.knobs", "__main__",
     ),
 }  # fmt: skip
 

@@ -9,7 +9,7 @@
 #include "scan.cuh"
 
 // What one warpgroup carries from chunk to chunk.
-template <bool Delta, bool Output>
+template <bool Delta, bool Channel, bool Output>
 struct Forward {
   const Parameters& p;
   ScanMemory& memory;
@@ -131,9 +131,9 @@ struct Forward {
       }
     }
     hand(!First, true);
-    const float decay = stage.vectors[1][CHUNK - 1];
+    const float decay = Channel ? 1.f : stage.vectors[1][CHUNK - 1];
     load_rows(packed, stage.rows);
-    {
+    if constexpr (!Channel) {
       const Columns rest(stage.vectors[2], lane);
 #pragma unroll
       for (int i = 0; i < 32; i += 2) {
@@ -142,17 +142,27 @@ struct Forward {
       }
     }
     if (Output && First) products_wait<0>();  // as in `begin`
+    if constexpr (Channel) {
+      decay_state(state, stage, lane);
+    } else {
 #pragma unroll
-    for (int i = 0; i < 64; i++) state[i] *= decay;
+      for (int i = 0; i < 64; i++) state[i] *= decay;
+    }
     products_begin();
-    multiply<4, Major::Other>(state, packed_end, shared_address(stage.k), true);  // += (diag(r) V)^T K
+    multiply<4, Major::Other>(state, Channel ? packed : packed_end, shared_address(stage.k),
+                              true);  // += (diag(r) V)^T K
     products_commit();
     if (Output) {
       products_wait<1>();
       settled(update);
-      const Columns e(stage.vectors[1], lane);
+      if constexpr (Channel) {
 #pragma unroll
-      for (int i = 0; i < 32; i++) out[i] = p.scale * e[i] * update[i];
+        for (int i = 0; i < 32; i++) out[i] = p.scale * update[i];
+      } else {
+        const Columns e(stage.vectors[1], lane);
+#pragma unroll
+        for (int i = 0; i < 32; i++) out[i] = p.scale * e[i] * update[i];
+      }
     }
     products_wait<0>();
     settled(state);
@@ -170,11 +180,11 @@ struct Forward {
 
 // The compiler follows products only within a turn of a loop, so a turn goes from the middle of one
 // chunk, where none is under way, to the middle of the next.
-template <bool Delta, bool Output>
+template <bool Delta, bool Channel, bool Output>
 __device__ __forceinline__ void forward_compute(const Parameters& p, ScanMemory& memory,
                                                 const Place& place, bool keep) {
   const Lane lane;
-  Forward<Delta, Output> scan{p, memory, place, lane, keep};
+  Forward<Delta, Channel, Output> scan{p, memory, place, lane, keep};
   read_state(scan.state, p.initial_state, place, lane);
   if (place.chunk_count > 0) {
     if constexpr (Delta) {
@@ -237,16 +247,16 @@ __device__ __forceinline__ void store_output(const Parameters& p, ScanMemory& me
 }
 
 // `Output`: the forward pass. Otherwise the backward pass finds the states again.
-template <bool Delta, bool Output>
+template <bool Delta, bool Channel, bool Output>
 __device__ __forceinline__ void forward_scan(const Parameters& p, ScanMemory& memory,
                                              const Place& place) {
   const int warp = warp_index();
   const bool keep = !Output || p.keep_states;
   if (warp < 4) {
-    forward_compute<Delta, Output>(p, memory, place, keep);
+    forward_compute<Delta, Channel, Output>(p, memory, place, keep);
   } else if (warp == LOADING_WARP) {
     if (first_lane()) {
-      load_chunks(p, memory, place, p.v, {Delta, Output, Output, false}, false, Output);
+      load_chunks<Channel>(p, memory, place, p.v, {Delta, Output, Output, false}, false, Output);
     }
   } else if (warp == WATCHING_WARP) {
     if (Output) watch_prepared(p, memory, place);

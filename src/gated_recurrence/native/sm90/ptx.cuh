@@ -265,3 +265,10 @@ __device__ __forceinline__ float low_half(uint32_t both) { return __uint_as_floa
 __device__ __forceinline__ float high_half(uint32_t both) {
   return __uint_as_float(both & 0xffff0000u);
 }
+
+// e^x; zero where that is below the normal numbers.
+__device__ __forceinline__ float exponential(float x) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x * 1.44269504f));
+  return out;
+}

@@ -51,10 +51,31 @@ __device__ __forceinline__ int value_sums_token() {
 }
 
 // The sum of S o dS' of a sequence's first chunk or, without a delta rule, its last: both are float32
-// there, and nowhere else.
+// there, and nowhere else. With a gate a channel, each key's.
+template <bool Channel>
 __device__ __forceinline__ void state_sum(float* parts, const float* state, float factor,
                                           const Place& place, const float (&d_state)[64],
                                           const Lane& lane) {
+  if constexpr (Channel) {
+    const int part = place.sequence_head * 8 + place.channel / 64 * 4 + lane.warp;
+    float sums[32] = {};  // 2b + p for key 8b + pair + p
+    if (state != nullptr) {
+      each_state_element(place, lane, [&](int i, int64_t at) {
+        sums[i / 4 * 2 + i % 2] += d_state[i] * state[at];
+      });
+    }
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) {
+        sums[i] += __shfl_xor_sync(0xffffffffu, sums[i], step);
+      }
+      if (lane.row % 8 == 0) {
+        parts[int64_t(part) * HEAD + 8 * (i / 2) + lane.pair + i % 2] = factor * sums[i];
+      }
+    }
+    return;
+  }
   float sum = 0.f;
   if (state != nullptr) {
     each_state_element(place, lane, [&](int i, int64_t at) { sum += d_state[i] * state[at]; });
@@ -67,7 +88,7 @@ __device__ __forceinline__ void state_sum(float* parts, const float* state, floa
 }
 
 // What one warpgroup carries from chunk to chunk.
-template <bool Delta>
+template <bool Delta, bool Channel>
 struct Reverse {
   const Parameters& p;
   ScanMemory& memory;
@@ -171,29 +192,45 @@ struct Reverse {
     products_commit();
     hand(step > 0, true);
     const float unit = step > 0 ? p.mantissa : 1.f;
-    const float decay = stage.vectors[1][CHUNK - 1] * (step > 0 ? 1.f : 1.f / p.mantissa);
-    {
+    const float divide = step > 0 ? 1.f : 1.f / p.mantissa;
+    const float decay = Channel ? divide : stage.vectors[1][CHUNK - 1] * divide;
+    if constexpr (Channel) {
+#pragma unroll
+      for (int i = 0; i < 32; i += 2) {
+        packed_read[i / 2] = pack(p.power * low_half(packed_out[i / 2]),
+                                  p.power * high_half(packed_out[i / 2]));
+      }
+      decay_state(state, stage, lane, decay);
+    } else {
       const Columns e(stage.vectors[1], lane);
 #pragma unroll
       for (int i = 0; i < 32; i += 2) {
         packed_read[i / 2] = pack(p.power * e[i] * low_half(packed_out[i / 2]),
                                   p.power * e[i + 1] * high_half(packed_out[i / 2]));
       }
-    }
 #pragma unroll
-    for (int i = 0; i < 64; i++) state[i] *= decay;
+      for (int i = 0; i < 64; i++) state[i] *= decay;
+    }
     products_begin();
     multiply<4, Major::Other>(state, packed_read, shared_address(stage.q), true);
     products_commit();
     products_wait<1>();
     settled(across);
     settled(within);
-    const Columns rest(stage.vectors[2], lane);
+    if constexpr (Channel) {
 #pragma unroll
-    for (int i = 0; i < 32; i += 2) {
-      packed_rows[i / 2] =
-          pack(unit * rest[i] * across[i] + within[i],
-               unit * rest[i + 1] * across[i + 1] + within[i + 1]);
+      for (int i = 0; i < 32; i += 2) {
+        packed_rows[i / 2] =
+            pack(unit * across[i] + within[i], unit * across[i + 1] + within[i + 1]);
+      }
+    } else {
+      const Columns rest(stage.vectors[2], lane);
+#pragma unroll
+      for (int i = 0; i < 32; i += 2) {
+        packed_rows[i / 2] =
+            pack(unit * rest[i] * across[i] + within[i],
+                 unit * rest[i + 1] * across[i + 1] + within[i + 1]);
+      }
     }
     products_wait<0>();
     settled(state);
@@ -202,20 +239,20 @@ struct Reverse {
 
 // The compiler follows products only within a turn of a loop, so a turn goes from the middle of one
 // chunk, where none is under way, to the middle of the next.
-template <bool Delta>
+template <bool Delta, bool Channel>
 __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory& memory,
                                                 const Place& place) {
   const Lane lane;
-  Reverse<Delta> scan{p, memory, place, lane};
+  Reverse<Delta, Channel> scan{p, memory, place, lane};
   read_state(scan.state, p.d_final_state, place, lane);
   const float unit = Delta || place.chunk_count == 0 ? 1.f : p.mantissa;  // of the state at the end
   if (place.chunk_count > 0) {
     if (place.chunk_count == 1) {
-      state_sum(p.d_start_parts, p.initial_state, 1.f, place, scan.state, lane);
+      state_sum<Channel>(p.d_start_parts, p.initial_state, 1.f, place, scan.state, lane);
     }
     if constexpr (!Delta) {
       const bool some = place.chunk_count > 1 && p.d_final_state != nullptr;
-      state_sum(p.d_end_parts, some ? p.last_state : nullptr, 1.f, place, scan.state, lane);
+      state_sum<Channel>(p.d_end_parts, some ? p.last_state : nullptr, 1.f, place, scan.state, lane);
     }
     scan.open(0);
     if constexpr (Delta) {
@@ -237,7 +274,7 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
       }
       if (step + 2 == place.chunk_count) {
         products_wait<0>();
-        state_sum(p.d_start_parts, p.initial_state, unit, place, scan.state, lane);
+        state_sum<Channel>(p.d_start_parts, p.initial_state, unit, place, scan.state, lane);
       }
       if constexpr (Delta) {
         scan.begin(step + 1);
@@ -284,15 +321,15 @@ __device__ __forceinline__ void store_gradients(const Parameters& p, ScanMemory&
   }
 }
 
-template <bool Delta>
+template <bool Delta, bool Channel>
 __device__ __forceinline__ void reverse_scan(const Parameters& p, ScanMemory& memory,
                                              const Place& place) {
   const int warp = warp_index();
   if (warp < 4) {
-    reverse_compute<Delta>(p, memory, place);
+    reverse_compute<Delta, Channel>(p, memory, place);
   } else if (warp == LOADING_WARP) {
     if (first_lane()) {
-      load_chunks(p, memory, place, p.d_out, {Delta, true, true, Delta}, true, false);
+      load_chunks<Channel>(p, memory, place, p.d_out, {Delta, true, true, Delta}, true, false);
     }
   } else if (warp <= ROWS_WARP && place.chunk_count > 0) {
     store_gradients<Delta>(p, memory, place, warp == STATE_WARP);

@@ -105,6 +105,8 @@ __device__ __forceinline__ void watch_prepared(const Parameters& p, ScanMemory& 
 }
 
 // One thread fills stages in the order that `reverse` says; `behind`: as gdn_prepare comes to them.
+// With a gate a channel, `Channel`, what stands for keys and queries has their decays in it.
+template <bool Channel>
 __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& memory,
                                             const Place& place, const CUtensorMap& rows,
                                             Operands wanted, bool reverse, bool behind) {
@@ -124,8 +126,10 @@ __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& mem
     const int chunk_head = place.chunk_head(p, chunk), rank = place.channel / 64;
     const uint32_t half = rank * BLOCK_BYTES;
     constexpr uint16_t both = 3;
-    load_box_for(both, shared_address(stage.k) + half, p.k, full, 64 * rank, place.head, token,
-                 batch);
+    const int head = Channel ? 0 : place.head, row = Channel ? chunk_head : token;
+    const int outer = Channel ? 0 : batch;
+    load_box_for(both, shared_address(stage.k) + half, Channel ? p.k_end : p.k, full, 64 * rank,
+                 head, row, outer);
     load_box(shared_address(stage.rows), rows, full, place.channel, place.value_head, token, batch);
     load_bytes(shared_address(stage.vectors), p.vectors + int64_t(chunk_head) * 4 * CHUNK,
                VECTOR_BYTES, full);
@@ -137,8 +141,8 @@ __device__ __forceinline__ void load_chunks(const Parameters& p, ScanMemory& mem
       load_box_for(both, shared_address(stage.inverse), p.inverse, full, 0, 0, chunk_head, 0);
     }
     if (wanted.q) {
-      load_box_for(both, shared_address(stage.q) + half, p.q, full, 64 * rank, place.head, token,
-                   batch);
+      load_box_for(both, shared_address(stage.q) + half, Channel ? p.q_read : p.q, full, 64 * rank,
+                   head, row, outer);
     }
     if (wanted.weights && rank == 1) {
       load_box_for(both, shared_address(stage.weights), p.weights, full, 0, 0, chunk_head, 0);
@@ -321,6 +325,21 @@ struct Columns {
     return i % 2 ? x[i / 4].y : x[i / 4].x;
   }
 };
+
+// The state's decays with a gate a channel, a number a key: the columns of its accumulator.
+__device__ __forceinline__ void decay_state(float (&state)[64], const Stage& stage,
+                                            const Lane& lane, float factor = 1.f) {
+  const float* decay = stage.vectors[0];
+#pragma unroll
+  for (int b = 0; b < 16; b++) {
+    const float2 two = *reinterpret_cast<const float2*>(decay + 8 * b + lane.pair);
+    const float x = factor * two.x, y = factor * two.y;
+    state[4 * b] *= x;
+    state[4 * b + 1] *= y;
+    state[4 * b + 2] *= x;
+    state[4 * b + 3] *= y;
+  }
+}
 
 // The block's rows of the chunk, [tokens, channels] in shared memory, in a transposed accumulator's
 // places.

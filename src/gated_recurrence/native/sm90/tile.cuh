@@ -90,13 +90,6 @@ __device__ __forceinline__ void multiply(float (&d)[N], uint32_t a, uint32_t b, 
   }
 }
 
-// e^x; zero where that is below the normal numbers.
-__device__ __forceinline__ float exponential(float x) {
-  float out;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x * 1.44269504f));
-  return out;
-}
-
 // exp(G_row - G_column) where `kept`, else zero. No branch: a path of its own for every element of
 // a fragment would put their loads and exponentials one after the other.
 __device__ __forceinline__ float decay_between(float row, float column, bool kept) {

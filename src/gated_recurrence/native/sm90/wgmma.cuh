@@ -121,3 +121,13 @@ __device__ __forceinline__ void from_shared(float (&d)[64], uint64_t a, uint64_t
         "+f"(d[63])
       : "l"(a), "l"(b), "r"(int(keep)), "n"(int(A)), "n"(int(B)));
 }
+
+// d += A B of 16 x 16 by 16 x 8 in one warp.
+__device__ __forceinline__ void warp_product(float* d, uint32_t a0, uint32_t a1, uint32_t a2,
+                                             uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
