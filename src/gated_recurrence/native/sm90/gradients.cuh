@@ -205,19 +205,19 @@ template <bool Delta>
 __device__ __forceinline__ void decayed(uint32_t tile, float (&x)[32], const Memory& memory,
                                         const ItemLane& lane, float factor, int strict) {
   const float to[2] = {memory.log_decay[lane.row], memory.log_decay[lane.row + 8]};
+  const int reach = lane.row - lane.pair - strict;  // so that a column's number is in its instruction
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
     uint32_t packed[4];
 #pragma unroll
     for (int m = 0; m < 4; m++) {
-      const int i = 4 * b + 2 * m, row = lane.row + 8 * (m % 2);
-      const int column = 8 * (b + m / 2) + lane.pair;
+      const int i = 4 * b + 2 * m, block = 8 * (b + m / 2), column = block + lane.pair;
       const float2 from = *reinterpret_cast<const float2*>(memory.log_decay + column);
       float2 write = make_float2(1.f, 1.f);
       if constexpr (Delta) write = *reinterpret_cast<const float2*>(memory.beta + column);
 #pragma unroll
       for (int y = 0; y < 2; y++) {
-        const bool kept = column + y + strict <= row;
+        const bool kept = reach >= block + y - 8 * (m % 2);
         x[i + y] *= factor * decay_between(to[m % 2], y ? from.y : from.x, kept);
       }
       packed[m] = pack(write.x * x[i], write.y * x[i + 1]);
@@ -280,16 +280,6 @@ __device__ __forceinline__ float2 column_sums(float (&sums)[16]) {
   return make_float2(sums[0], sums[1]);
 }
 
-// d += A B of 16 x 16 by 16 x 8, by a warp.
-__device__ __forceinline__ void small_product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                              uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // A warp's share of `Sums::pairs`, of x_ij before beta_j. Sums over j < t are products with a matrix of
 // ones and zeroes, which takes x apart in two bfloat16 that hold 16 bits of it.
 template <bool Delta>
@@ -303,6 +293,7 @@ __device__ __forceinline__ float4 pair_sums(const float (&x)[32], const Memory& 
     columns = column_sums(sums);
   }
   constexpr uint32_t ones = 0x3f803f80u;
+  const int reach = lane.row - lane.pair;
   // Columns t = lane / 4 of 8, rows j = pair and pair + 1: one where j < t.
   const int t = threadIdx.x % 32 / 4;
   const uint32_t below = (lane.pair < t ? 0x3f80u : 0u) | (lane.pair + 1 < t ? 0x3f800000u : 0u);
@@ -325,19 +316,19 @@ __device__ __forceinline__ float4 pair_sums(const float (&x)[32], const Memory& 
     float first[4], second[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) first[i] = second[i] = before[i];
-    small_product(first, high, below, 0u);
-    small_product(first, low, below, 0u);
-    small_product(second, high, ones, below);
-    small_product(second, low, ones, below);
-    small_product(before, high, ones, ones);
-    small_product(before, low, ones, ones);
+    warp_product(first, high[0], high[1], high[2], high[3], below, 0u);
+    warp_product(first, low[0], low[1], low[2], low[3], below, 0u);
+    warp_product(second, high[0], high[1], high[2], high[3], ones, below);
+    warp_product(second, low[0], low[1], low[2], low[3], ones, below);
+    warp_product(before, high[0], high[1], high[2], high[3], ones, ones);
+    warp_product(before, low[0], low[1], low[2], low[3], ones, ones);
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-      const int column = 16 * k + lane.pair + p;
-      sums[4 * k + p] = (lane.row >= column ? first[p] : 0.f) +
-                        (lane.row + 8 >= column ? first[2 + p] : 0.f);
-      sums[4 * k + 2 + p] = (lane.row >= column + 8 ? second[p] : 0.f) +
-                            (lane.row + 8 >= column + 8 ? second[2 + p] : 0.f);
+      const int column = 16 * k + p;
+      sums[4 * k + p] =
+          (reach >= column ? first[p] : 0.f) + (reach >= column - 8 ? first[2 + p] : 0.f);
+      sums[4 * k + 2 + p] =
+          (reach >= column + 8 ? second[p] : 0.f) + (reach >= column ? second[2 + p] : 0.f);
     }
   }
   const float2 between = column_sums(sums);
@@ -626,13 +617,14 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   load_next<Delta>(p, memory, ahead, phase);
   products_wait<0>();
   settled(d_q);
-  const Outgoing outgoing(p, Item(memory, phase ^ 1), d_q, lane, p.d_q_wide);
+  const ItemLane again;
+  const Outgoing outgoing(p, Item(memory, phase ^ 1), d_q, again, p.d_q_wide);
   times_product(pairs, q, k);
-  const float4 found = pair_sums<Delta>(pairs, memory, lane);
+  const float4 found = pair_sums<Delta>(pairs, memory, again);
   __syncthreads();  // the other warpgroup is through with dP, q and k
   memory.sums.pairs[threadIdx.x / 32][threadIdx.x % 32] = found;
-  read.store(memory.sums.read, lane);
-  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_weights, p.d_q, 1, lane);
+  read.store(memory.sums.read, again);
+  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_weights, p.d_q, 1, again);
 }
 
 __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory, int phase) {
@@ -686,13 +678,16 @@ __device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory
   products_commit();
   products_wait<0>();
   settled(early);
-  const Outgoing outgoing(p, Item(memory, phase ^ 1), early, lane, p.d_k_wide);
+  const ItemLane again;
+  {  // nobody else reads N
+    const Item at(memory, phase ^ 1);
+    Outgoing(p, at, early, again, p.d_k_wide).finish(p, at, memory.d_inner, p.d_k, 2, again);
+  }
   times_product(pairs, k, k);
-  const float4 found = pair_sums<true>(pairs, memory, lane);
+  const float4 found = pair_sums<true>(pairs, memory, again);
   __syncthreads();
   memory.sums.pairs[threadIdx.x / 32][threadIdx.x % 32] = found;
-  rows.store(memory.sums.keys, lane);
-  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_inner, p.d_k, 2, lane);
+  rows.store(memory.sums.keys, again);
 }
 
 // The same without a delta rule.
