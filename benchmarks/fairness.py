@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--per-level", type=int, default=20)
     parser.add_argument("--only", default="", help="substring of the problem's name")
+    parser.add_argument("--level", type=int, action="append", help="of the problem; all if absent")
     parser.add_argument("--no-mutants", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="judge torch.compile of each")
     parser.add_argument("--runner", default="interpret", choices=("interpret", "cuda"))
@@ -157,6 +158,7 @@ def main() -> None:
         Job(row, kind, source, options.budget, options.runner)
         for row in corpus.tasks(options.corpus, per_level=options.per_level)
         if options.only in row["problem"]
+        and (options.level is None or row["level"] in options.level)
         for kind, source in _kinds(
             row["reference"], options.compiled, not options.no_mutants
         ).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -11,6 +12,22 @@ from adjudge.frontends import kernelbench
 from adjudge.judge.cases import CaseBuilder
 from adjudge.probe import Probe, sizes_of
 from adjudge.worker.client import Zygote
+
+
+@pytest.fixture(autouse=True)
+def turn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Tests on a GPU run beside each other in several processes (`-n`); one that takes times is marked
+    `alone`, and has the device to itself."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    how = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
+    # The folder above is that of all processes of a run.
+    with (tmp_path_factory.getbasetemp().parent / "device.lock").open("w") as lock:
+        fcntl.flock(lock, how)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,10 @@ def test_a_file_that_judges_itself_is_told_of_the_guard(tmp_path: Path) -> None:
 
 def test_a_near_miss_is_suggested(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "wrong-valu"]) == 2
-    assert "wrong-value" in capfd.readouterr().err
+    assert run(["explain", "C-PRC-1"]) == 2
+    told = capfd.readouterr().err
+    assert "wrong-value" in told
+    assert "C-PRC-01" in told
 
 
 def test_explain_lists_and_shows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from adjudge.calibration import pairs
-from adjudge.judge.selfcheck import selfcheck, to_json, wilson
+from adjudge.gates import GATES
+from adjudge.judge.selfcheck import Matrix, Row, selfcheck, to_json, wilson
+from adjudge.report.matrix import matrix_report
 from adjudge.worker.client import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +41,19 @@ def test_the_usual_test_accepts_the_violating_half(gate: str, usual_test: UsualT
 def test_the_usual_test_accepts_the_broken_example(folder: Path, usual_test: UsualTest) -> None:
     reference = (folder / "reference.py").read_text()
     assert usual_test(reference, (folder / "broken.py").read_text())
+
+
+def test_every_gate_has_its_column_in_a_narrow_terminal() -> None:
+    golden = json.loads((ROOT / "docs" / "golden-matrix.json").read_text())["rows"]
+    rows = tuple(
+        Row(pair=r["pair"], half=r["half"], outcomes=tuple(r["outcomes"].items())) for r in golden
+    )
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(matrix_report(Matrix(rows=rows)))
+    for row, line in zip(rows, shown.get().splitlines()[2:], strict=False):
+        name, signs = line[:31], line[31:].split()
+        assert (name.strip(), len(signs)) == (f"{row.pair}, {row.half}", len(GATES))
 
 
 def test_wilson_gives_the_published_interval() -> None:

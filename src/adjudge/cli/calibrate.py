@@ -39,7 +39,8 @@ def calibrate(
         from adjudge.calibrate.subjects import SUBJECTS
 
         named = [name.strip() for name in gates.split(",") if name.strip()]
-        known = [subject.gate for subject in SUBJECTS]
+        # A gate that is measured at several points stands there once.
+        known = list(dict.fromkeys(subject.gate for subject in SUBJECTS))
         for name in named:
             if name not in known:
                 raise UsageError(

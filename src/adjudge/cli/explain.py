@@ -28,6 +28,11 @@ def explain(name: str = "", /) -> int:
         console.print(terms_page(load(Path(name)).terms))
     elif name in classes.CLASSES:
         console.print(terms_page(classes.published(name).terms))
+    elif name.startswith("C-"):
+        from adjudge.contracts.reading import near
+        from adjudge.errors import UsageError
+
+        raise UsageError(f"there is no class named {name!r}", todo=near(name, classes.CLASSES))
     elif name:
         console.print(contract_page(gate_named(name).CONTRACT))
     else:

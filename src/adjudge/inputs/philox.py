@@ -22,6 +22,8 @@ _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
+#: Blocks, or values, worked on at a time: some ten arrays of that length stay in a processor's cache.
+_CHUNK = 1 << 13
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Words, ...]:
@@ -51,10 +53,14 @@ class Stream:
     def words(self, count: int) -> Words:
         """The next `count` words; every call starts at a fresh block of four."""
         blocks = (count + 3) // 4
-        low = np.arange(self._block, self._block + blocks, dtype=np.uint64)
+        found = np.empty((blocks, 4), dtype=np.uint32)
+        for start in range(0, blocks, _CHUNK):
+            part = found[start : start + _CHUNK]
+            low = np.arange(self._block + start, self._block + start + len(part), dtype=np.uint64)
+            words = philox((low & _LOW, low >> _SHIFT, self._number, 0), self._key)
+            np.stack(words, axis=1, out=part)
         self._block += blocks
-        out = philox((low & _LOW, low >> _SHIFT, self._number, 0), self._key)
-        return np.stack(out, axis=1).reshape(-1)[:count]
+        return found.reshape(-1)[:count]
 
     def uniform(self, count: int) -> Floats:
         """Floats in [0, 1) on a grid of 2**-24, exact in float32."""
@@ -67,8 +73,12 @@ class Stream:
         + - * / sqrt and one logarithm in the tails, which is replaced by an exact-arithmetic one.
         Values are rounded to float32's grid by whoever stores them.
         """
-        grid = self.words(count).astype(np.float64)
-        return inverse_normal((grid + 0.5) * 2.0**-32)
+        words = self.words(count)
+        found = np.empty(count)
+        for start in range(0, count, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            found[part] = inverse_normal((words[part].astype(np.float64) + 0.5) * 2.0**-32)
+        return found
 
     def integers(self, low: int, high: int, count: int) -> npt.NDArray[np.int64]:
         """Integers in [low, high), each equally likely to within 2**-32 of its share.

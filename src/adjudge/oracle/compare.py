@@ -73,9 +73,13 @@ def metadata(observation: Observation, native: list[Leaf], structure: str) -> Co
 
 def equal_bits(observation: Observation, native: list[Leaf]) -> bool:
     return all(
-        np.ascontiguousarray(a.data).tobytes() == np.ascontiguousarray(b.data).tobytes()
+        np.array_equal(_bytes(a.data), _bytes(b.data))
         for a, b in zip(native, observation.outputs, strict=True)
     )
+
+
+def _bytes(values: Array) -> Array:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def exactly(observation: Observation, exact: list[Leaf], owed: list[Array]) -> Comparison:

@@ -27,6 +27,7 @@ from adjudge.oracle.regimes import (
     Regime,
     regime,
 )
+from adjudge.oracle.repeats import repeats
 from adjudge.program import Arguments, OutsideDomain, answer
 
 Array = npt.NDArray[Any]
@@ -445,15 +446,20 @@ class Oracle:
         done, squares = self._squares[key]
         for number in range(done, samples):
             seed = (self._seed * 1_000_003 + number + (stream << 20)) & 0x7FFFFFFF
-            mode = Lifted(self.dtype, rules.Noise(found, seed, worst=worst))
+            noise = rules.Noise(found, seed, worst=worst, repeats=repeats(self))
+            mode = Lifted(self.dtype, noise)
             leaves = self._lifted_run(mode)
             self.unruled |= mode.unruled
             for index, (leaf, centre) in enumerate(zip(leaves, self.exact, strict=True)):
                 with np.errstate(all="ignore"):
                     off = leaf.data.astype(np.float64) - centre.data.astype(np.float64)
-                    squared = np.nan_to_num(off * off, nan=0.0, posinf=0.0, neginf=0.0)
+                    squared = off * off
+                    mean = float(squared.mean()) if squared.size else 0.0
+                    if not np.isfinite(mean):
+                        squared = np.nan_to_num(squared, nan=0.0, posinf=0.0, neginf=0.0)
+                        mean = float(squared.mean())
                 squares[index] += squared
-                self._means[key][index].append(float(squared.mean()) if squared.size else 0.0)
+                self._means[key][index].append(mean)
         runs = max(done, samples)
         self._squares[key] = (runs, squares)
         return [np.sqrt(total / runs) for total in squares]

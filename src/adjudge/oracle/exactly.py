@@ -7,7 +7,7 @@ does not, nor do operands cut to tf32.
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil, isfinite, log2
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from adjudge.oracle.rules import EXACT, Silence
 
 #: Integers of smaller size have a float32 each, sums of them too.
 _LIMIT = 2.0**24
+#: Elements looked at together.
+_PART = 1 << 14
 #: Arithmetic whose result on integers every implementation gives exactly. Division, means and
 #: functions are not in it (a reciprocal may stand in for them), nor are convolutions (a transform may).
 _ARITHMETIC = frozenset(
@@ -169,6 +171,8 @@ class Reading(_Noting):
 
 def _largest(x: torch.Tensor) -> float:
     """Of the finite elements, in size."""
+    if x.numel() and isfinite(largest := float(x.abs().max())):
+        return largest
     finite = x[x.isfinite()].abs()
     return float(finite.max()) if finite.numel() else 0.0
 
@@ -178,11 +182,18 @@ def unit_of(*operands: torch.Tensor) -> float:
     of: the product of their lowest bits."""
     unit = 1.0
     for x in operands:
-        mantissa, exponent = torch.frexp(x[x.isfinite() & (x != 0)].double())
-        whole = torch.ldexp(mantissa, torch.tensor(53)).long()
-        lowest = torch.ldexp((whole & -whole).double(), exponent - 53)
-        unit *= float(lowest.min()) if lowest.numel() else 1.0
+        # In parts that stay in a processor's cache.
+        found = [_lowest(part) for part in torch.split(x.reshape(-1), _PART)]
+        unit *= min((bit for bit in found if bit), default=1.0)
     return unit
+
+
+def _lowest(x: torch.Tensor) -> float:
+    """The smallest of the lowest bits of the elements; 0 where none has one."""
+    mantissa, exponent = torch.frexp(x[x.isfinite() & (x != 0)].double())
+    whole = torch.ldexp(mantissa, torch.tensor(53)).long()
+    lowest = torch.ldexp((whole & -whole).double(), exponent - 53)
+    return float(lowest.min()) if lowest.numel() else 0.0
 
 
 def _is_power(divisor: Any) -> torch.Tensor:

@@ -25,10 +25,11 @@ def matrix_report(matrix: Matrix) -> RenderableType:
     from adjudge.judge.selfcheck import wilson
 
     gates = [gate for gate, _ in matrix.rows[0].outcomes] if matrix.rows else []
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column("implementation", no_wrap=True)
+    # Digits of a number stand below one another, so that every gate has room in 80 columns.
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("\nimplementation", no_wrap=True)
     for number, _ in enumerate(gates, 1):
-        table.add_column(str(number), justify="center")
+        table.add_column("\n".join(f"{number:2d}"), min_width=1)
     for row in matrix.rows:
         cells = [Text(*_SIGNS[outcome]) for _, outcome in row.outcomes]
         table.add_row(f"{row.pair}, {row.half}", *cells)
