@@ -178,9 +178,8 @@ class _Recurrence(torch.autograd.Function):
         call.map(update=update, state=state, d_state=d_state)
         call.point(vectors=vectors, d_v_rows=d_v)
         call.point(initial_state=initial_state, d_final_state=d_final, d_initial_state=d_initial)
-        values = call.floats(2, call.chunk_heads, CHUNK) if delta else None
         starts, ends = call.floats(2, call.sequence_heads, 8)
-        call.point(d_value_parts=values, d_start_parts=starts, d_end_parts=ends)
+        call.point(d_start_parts=starts, d_end_parts=ends)
         parts = None if delta else call.floats(call.chunk_heads, 2, 4)
         call.point(d_gate_parts=parts, last_state=last)
         # What begins at zero, in one allocation.

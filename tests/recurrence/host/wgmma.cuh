@@ -92,3 +92,26 @@ inline void warp_product(float* d, uint32_t a0, uint32_t a1, uint32_t a2, uint32
   }
   machine::leave_warp();
 }
+
+inline uint32_t to_tf32(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  return (bits + 0x1000u) & ~0x1fffu;
+}
+
+inline void warp_product_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const char (*words)[32] = machine::meet_warp(mine, sizeof mine);
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; i++) {
+    const int column = 2 * (lane % 4) + i % 2;
+    float sum = 0.f;
+    for (int k = 0; k < 8; k++) {
+      const uint32_t left = machine::of<uint32_t>(words, lane / 4 * 4 + k % 4, i / 2 + k / 4 * 2);
+      const uint32_t right = machine::of<uint32_t>(words, 4 * column + k % 4, 4 + k / 4);
+      sum += __uint_as_float(left) * __uint_as_float(right);
+    }
+    d[i] += sum;
+  }
+  machine::leave_warp();
+}

@@ -8,11 +8,15 @@
 //   dP = s tril(dO U^T o decay)            N = -tril(dV U'^T o decay diag(beta), -1)
 //   dQ = s diag(e) dO S^T + dP K
 //   dK = dK+ + dK-    dK+ = -diag(e) dV S^T + N K    dK- = diag(r) U dS'^T + dP^T Q + N^T K
-//   dG = rowsum(Q o dQ + K o dK+ - K o dK-)
-// where U = diag(beta) U'. dbeta = (rowsum(dV o V) + rowsum(K o dK+)) / beta; dg is the reverse
-// cumulative sum of dG in the chunk. Either is a sum of two, one a block, added to zeroes in memory.
-// Without a delta rule U = V, there are no N, dK+ and dbeta, and the sum of S o dS' is left to
-// `gates.cuh`.
+// where U = diag(beta) U'. Of the pairs of tokens, X = dP o Q K^T + N o K K^T,
+//   dg_t = sum(X_ij: i >= t > j) + c sum(S o dS')
+//          + sum(Q o s diag(e) dO S^T - K o diag(e) dV S^T: rows i >= t)
+//          + sum(K o diag(r) U dS'^T: rows j < t)
+//   dbeta_j = (column j of X + row j of K o diag(r) U dS'^T) / beta_j
+// with no beta_j in what is divided, and no difference in dg: the gradient of a gate that is closed,
+// or of a beta of zero, is not the rounding of others. Either is a sum of two, one a block, added to
+// zeroes in memory. Without a delta rule U = V, there are no N, dK+ and dbeta, and the sum of S o dS'
+// is left to `gates.cuh`.
 #pragma once
 
 #include "parameters.cuh"
@@ -22,25 +26,37 @@ namespace {
 
 constexpr int THREADS = 256;
 
+// What a chunk's gates and rates are found from, once the products with the keys and queries are done.
+struct Sums {
+  // Each warp's, of its rows of X: for two tokens t of a lane the sums over i >= t > j, and of the
+  // columns t before beta.
+  float4 pairs[THREADS / 32][32];
+  float read[CHUNK];    // rowsum(Q o s diag(e) dO S^T)
+  float keys[2][CHUNK];  // rowsum(K o -diag(e) dV S^T), and rowsum(K o diag(r) U' dS'^T)
+};
+static_assert(sizeof(Sums) <= BLOCK_BYTES);
+
 struct alignas(1024) Memory {
   char d_out[2 * BLOCK_BYTES];    // [64, V]
   char d_v[2 * BLOCK_BYTES];      // [64, V], with a delta rule
   char update[2 * BLOCK_BYTES];   // [64, V]
   char state[2 * BLOCK_BYTES];    // [V, 64 keys]
   char d_state[2 * BLOCK_BYTES];  // [V, 64 keys]
-  char q[BLOCK_BYTES];
+  union {
+    char q[BLOCK_BYTES];
+    Sums sums;  // at the item's end
+  };
   char k[BLOCK_BYTES];
   char d_weights[BLOCK_BYTES];  // dP, then dQ on its way out
   char d_inner[BLOCK_BYTES];    // N, then dK on its way out
   float log_decay[CHUNK];
   float beta[CHUNK];
   uint32_t tickets[2];  // the next item's, by turns, and the item
-  int4 next_chunk[2];
-  int4 next_heads[2];
+  int4 chunk[2];  // the items, by the same turns
+  int4 heads[2];
   uint64_t values_full, values_empty, states_full, keys_full, ticket_full;
-  float gate[CHUNK];  // dG but for its sums at the chunk's end
-  float ends[THREADS / 32];   // the warps' shares of the sum of S o dS'
-  float kept[THREADS / 64];  // and, without a delta rule, of K o diag(r) U dS'^T
+  float ends[THREADS / 32];  // the warps' shares of the sum of S o dS'
+  float rates[CHUNK];        // beta, when the next item's may already be where it was
 };
 
 struct Item {
@@ -58,13 +74,19 @@ struct Item {
     last = where.z == 0;
     sequence = where.w;
   }
-  // The next item, which one thread has looked up.
-  __device__ Item(const Memory& memory, int turn)
-      : chunk(memory.next_chunk[turn]),
-        chunk_head(memory.next_heads[turn].x),
-        value_head(memory.next_heads[turn].y),
-        last(memory.next_heads[turn].z),
-        sequence(memory.next_heads[turn].w) {}
+  // What one thread has looked up. The current item is read from there wherever it is needed: it would
+  // take eight registers all the time.
+  __device__ __forceinline__ Item(const Memory& memory, int turn)
+      : chunk(memory.chunk[turn]),
+        chunk_head(memory.heads[turn].x),
+        value_head(memory.heads[turn].y),
+        last(memory.heads[turn].z),
+        sequence(memory.heads[turn].w) {}
+  template <bool Delta>
+  __device__ __forceinline__ void keep(Memory& memory, int turn) const {
+    memory.chunk[turn] = chunk;
+    memory.heads[turn] = make_int4(chunk_head, value_head, Delta ? 0 : last, Delta ? 0 : sequence);
+  }
   // The reverse scan sums S o dS' of a sequence's first chunk, to which S comes in float32.
   __device__ bool first() const { return chunk.w > 0; }
   // So it does that of the last, where there is no delta rule.
@@ -165,44 +187,62 @@ __device__ void clear_tails(Memory& memory, int tokens) {
   fence_async();
 }
 
-// diag(factor) x within the decay's triangle, in pairs: x_ij beta_j exp(G_i - G_j) factor.
+// Not an invariant of the loop over items: the compiler would keep all that follows from it, a hundred
+// addresses and conditions, in registers from one item to the next.
+struct ItemLane : Lane {
+  uint32_t first;  // where `fragment` has the first two blocks of a tile
+  __device__ __forceinline__ ItemLane() : first(fragment(0, 0)) {
+    asm volatile("" : "+r"(row), "+r"(pair), "+r"(first));
+  }
+  // `b` is even, so that it changes bits of its own.
+  __device__ __forceinline__ uint32_t fragment_of(uint32_t tile, int b) const {
+    return tile + (first ^ 16 * b);
+  }
+};
+
+// x_ij exp(G_i - G_j) factor within the decay's triangle, and, into a tile, times beta_j.
 template <bool Delta>
-__device__ __forceinline__ void decayed(uint32_t (&packed)[16], const float (&x)[32],
-                                        const Memory& memory, const Lane& lane, float factor,
-                                        int strict) {
+__device__ __forceinline__ void decayed(uint32_t tile, float (&x)[32], const Memory& memory,
+                                        const ItemLane& lane, float factor, int strict) {
   const float to[2] = {memory.log_decay[lane.row], memory.log_decay[lane.row + 8]};
+  const int reach = lane.row - lane.pair - strict;  // so that a column's number is in its instruction
 #pragma unroll
-  for (int i = 0; i < 32; i += 2) {
-    const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
-    const float2 from = *reinterpret_cast<const float2*>(memory.log_decay + column);
-    float2 write = make_float2(1.f, 1.f);
-    if constexpr (Delta) write = *reinterpret_cast<const float2*>(memory.beta + column);
-    float out[2];
+  for (int b = 0; b < 8; b += 2) {
+    uint32_t packed[4];
 #pragma unroll
-    for (int y = 0; y < 2; y++) {
-      const bool kept = column + y + strict <= row;
-      const float decay = decay_between(to[i / 2 % 2], y ? from.y : from.x, kept);
-      out[y] = factor * decay * (y ? write.y : write.x) * x[i + y];
+    for (int m = 0; m < 4; m++) {
+      const int i = 4 * b + 2 * m, block = 8 * (b + m / 2), column = block + lane.pair;
+      const float2 from = *reinterpret_cast<const float2*>(memory.log_decay + column);
+      float2 write = make_float2(1.f, 1.f);
+      if constexpr (Delta) write = *reinterpret_cast<const float2*>(memory.beta + column);
+#pragma unroll
+      for (int y = 0; y < 2; y++) {
+        const bool kept = reach >= block + y - 8 * (m % 2);
+        x[i + y] *= factor * decay_between(to[m % 2], y ? from.y : from.x, kept);
+      }
+      packed[m] = pack(write.x * x[i], write.y * x[i + 1]);
     }
-    packed[i / 2] = pack(out[0], out[1]);
+    store_matrices(lane.fragment_of(tile, b), packed[0], packed[1], packed[2], packed[3]);
   }
 }
 
-__device__ __forceinline__ void store_tile(uint32_t block, const uint32_t (&packed)[16]) {
+__device__ __forceinline__ void store_tile(uint32_t block, const uint32_t (&packed)[16],
+                                           const ItemLane& lane) {
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
-    store_matrices(fragment(block, b), packed[2 * b], packed[2 * b + 1], packed[2 * b + 2],
-                   packed[2 * b + 3]);
+    store_matrices(lane.fragment_of(block, b), packed[2 * b], packed[2 * b + 1],
+                   packed[2 * b + 2], packed[2 * b + 3]);
   }
 }
 
 // The sum over the row of x times a tile in shared memory, for the thread's two rows.
-__device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile) {
+__device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile,
+                                           const ItemLane& lane) {
   float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
   for (int b = 0; b < 8; b += 2) {
     uint32_t words[4];
-    load_matrices(words, fragment(tile, b));
+    load_matrices(words, lane.fragment_of(tile, b));
 #pragma unroll
     for (int m = 0; m < 4; m++) {
       const float part =
@@ -218,12 +258,111 @@ __device__ __forceinline__ float2 row_sums(const float (&x)[32], uint32_t tile) 
   return sum;
 }
 
-// Of the warp's rows, the sum of `row_sums`.
-__device__ __forceinline__ float warp_sum(float2 rows) {
-  float sum = rows.x + rows.y;
+// Adds the sums of two lanes, and leaves each with half of them.
+template <int Step, int Kept>
+__device__ __forceinline__ void halve(float (&sums)[16], int lane) {
+  const bool upper = lane & Step;
 #pragma unroll
-  for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  return sum;
+  for (int i = 0; i < Kept; i++) {
+    const float given = upper ? sums[i] : sums[i + Kept];
+    const float held = upper ? sums[i + Kept] : sums[i];
+    sums[i] = held + __shfl_xor_sync(0xffffffffu, given, Step);
+  }
+}
+
+// Of 2b + p, for column 8b + pair + p of the lane's rows, the sums over the warp's rows of columns
+// 2 lane and 2 lane + 1.
+__device__ __forceinline__ float2 column_sums(float (&sums)[16]) {
+  const int lane = threadIdx.x % 32;  // eight lanes hold the other rows of a column
+  halve<16, 8>(sums, lane);
+  halve<8, 4>(sums, lane);
+  halve<4, 2>(sums, lane);
+  return make_float2(sums[0], sums[1]);
+}
+
+// A warp's share of `Sums::pairs`, of x_ij before beta_j. Sums over j < t are products with a matrix of
+// ones and zeroes, which takes x apart in two bfloat16 that hold 16 bits of it.
+template <bool Delta>
+__device__ __forceinline__ float4 pair_sums(const float (&x)[32], const Memory& memory,
+                                            const ItemLane& lane) {
+  float2 columns = make_float2(0.f, 0.f);
+  if constexpr (Delta) {
+    float sums[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++) sums[i] = x[4 * (i / 2) + i % 2] + x[4 * (i / 2) + i % 2 + 2];
+    columns = column_sums(sums);
+  }
+  constexpr uint32_t ones = 0x3f803f80u;
+  const int reach = lane.row - lane.pair;
+  // Columns t = lane / 4 of 8, rows j = pair and pair + 1: one where j < t.
+  const int t = threadIdx.x % 32 / 4;
+  const uint32_t below = (lane.pair < t ? 0x3f80u : 0u) | (lane.pair + 1 < t ? 0x3f800000u : 0u);
+  float sums[16], before[4] = {0.f, 0.f, 0.f, 0.f};  // over the columns so far; 1 and 3 as 0 and 2
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    uint32_t high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      float y[2] = {x[8 * k + 2 * i], x[8 * k + 2 * i + 1]};
+      if constexpr (Delta) {
+        const int column = 16 * k + 8 * (i / 2) + lane.pair;
+        const float2 write = *reinterpret_cast<const float2*>(memory.rates + column);
+        y[0] *= write.x;
+        y[1] *= write.y;
+      }
+      high[i] = pack(y[0], y[1]);
+      low[i] = pack(y[0] - low_half(high[i]), y[1] - high_half(high[i]));
+    }
+    float first[4], second[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) first[i] = second[i] = before[i];
+    warp_product(first, high[0], high[1], high[2], high[3], below, 0u);
+    warp_product(first, low[0], low[1], low[2], low[3], below, 0u);
+    warp_product(second, high[0], high[1], high[2], high[3], ones, below);
+    warp_product(second, low[0], low[1], low[2], low[3], ones, below);
+    warp_product(before, high[0], high[1], high[2], high[3], ones, ones);
+    warp_product(before, low[0], low[1], low[2], low[3], ones, ones);
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+      const int column = 16 * k + p;
+      sums[4 * k + p] =
+          (reach >= column ? first[p] : 0.f) + (reach >= column - 8 ? first[2 + p] : 0.f);
+      sums[4 * k + 2 + p] =
+          (reach >= column + 8 ? second[p] : 0.f) + (reach >= column ? second[2 + p] : 0.f);
+    }
+  }
+  const float2 between = column_sums(sums);
+  return make_float4(between.x, between.y, columns.x, columns.y);
+}
+
+// x_ij a_i b_j^T, over the block's channels.
+__device__ __forceinline__ void times_product(float (&x)[32], uint32_t a, uint32_t b) {
+  float y[32];
+  products_begin();
+  multiply<4, Major::K, Major::K>(y, a, b, false);
+  products_commit();
+  products_wait<0>();
+  settled(y);
+#pragma unroll
+  for (int i = 0; i < 32; i++) x[i] *= y[i];
+}
+
+// The quad's sums of two rows, of which each lane keeps one; x[1] without a delta rule is not there.
+struct RowSums {
+  float kept;
+  __device__ __forceinline__ RowSums(float2 x) : kept(threadIdx.x % 2 ? x.y : x.x) {}
+  __device__ __forceinline__ RowSums(float2 x, float2 y)
+      : kept(threadIdx.x % 4 < 2 ? (threadIdx.x % 2 ? x.y : x.x) : (threadIdx.x % 2 ? y.y : y.x)) {}
+  __device__ __forceinline__ void store(float (&rows)[CHUNK], const ItemLane& lane) const {
+    if (threadIdx.x % 4 < 2) rows[lane.row + 8 * (threadIdx.x % 2)] = kept;
+  }
+  __device__ __forceinline__ void store(float (&rows)[2][CHUNK], const ItemLane& lane) const {
+    rows[threadIdx.x % 4 / 2][lane.row + 8 * (threadIdx.x % 2)] = kept;
+  }
+};
+
+__device__ __forceinline__ float2 scaled(float2 x, float first, float second) {
+  return make_float2(first * x.x, second * x.y);
 }
 
 __device__ __forceinline__ void scale_rows(float (&x)[32], float first, float second) {
@@ -236,7 +375,7 @@ __device__ __forceinline__ float state_product(const Memory& memory) {
   float sum = 0.f;
   const uint4* x = reinterpret_cast<const uint4*>(memory.state);
   const uint4* y = reinterpret_cast<const uint4*>(memory.d_state);
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < 2 * int(BLOCK_BYTES) / 16 / THREADS; i++) {
     const uint4 a = x[i * THREADS + threadIdx.x], b = y[i * THREADS + threadIdx.x];
     const uint32_t left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
@@ -251,40 +390,51 @@ __device__ __forceinline__ float state_product(const Memory& memory) {
   return sum;
 }
 
-// One warpgroup writes its gradient [64 tokens, 64 keys]: the half type through shared memory, or
-// float32 where a group of value heads is summed afterwards.
-__device__ __forceinline__ void write_gradient(const Parameters& p, const Item& at, char* tile,
-                                               const float (&x)[32], const Lane& lane,
-                                               __nv_bfloat16* narrow, float* wide, int barrier) {
-  const int64_t first = at.chunk.x * p.length + at.chunk.y;
-  const int64_t base = (first * p.value_heads + at.value_head) * HEAD + key();
-  const int64_t pitch = int64_t(p.value_heads) * HEAD;
-  if (wide != nullptr) {
+// One warpgroup's gradient [64 tokens, 64 keys] on its way to memory: float32 where a group of value
+// heads is summed afterwards, at once; else the half type, through shared memory.
+struct Outgoing {
+  uint32_t packed[16];
+
+  __device__ static __forceinline__ int64_t base(const Parameters& p, const Item& at) {
+    const int64_t first = at.chunk.x * p.length + at.chunk.y;
+    return (first * p.value_heads + at.value_head) * HEAD + key();
+  }
+  __device__ __forceinline__ Outgoing(const Parameters& p, const Item& at, const float (&x)[32],
+                                      const ItemLane& lane, float* wide) {
 #pragma unroll
-    for (int i = 0; i < 32; i += 2) {
-      const int row = lane.row + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane.pair;
+    for (int i = 0; i < 16; i++) packed[i] = pack(x[2 * i], x[2 * i + 1]);
+    if (wide == nullptr) return;
+    const int pitch = p.value_heads * HEAD;
+    wide += base(p, at) + int64_t(lane.row) * pitch + lane.pair;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      if (lane.row + 8 * h >= at.chunk.z) return;
+#pragma unroll
+      for (int b = 0; b < 8; b++) {
+        *reinterpret_cast<float2*>(wide + 8 * b) = make_float2(x[4 * b + 2 * h], x[4 * b + 2 * h + 1]);
+      }
+      wide += 8 * pitch;
+    }
+  }
+  // `tile` is free.
+  __device__ __forceinline__ void finish(const Parameters& p, const Item& at, char* tile,
+                                         __nv_bfloat16* narrow, int barrier,
+                                         const ItemLane& lane) const {
+    if (narrow == nullptr) return;
+    store_tile(shared_address(tile), packed, lane);
+    named_sync(barrier, 128);
+    narrow += base(p, at);
+    const int thread = threadIdx.x % 128;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int row = 16 * i + thread / 8, eighth = thread % 8;
       if (row < at.chunk.z) {
-        *reinterpret_cast<float2*>(wide + base + row * pitch + column) =
-            make_float2(x[i], x[i + 1]);
+        *reinterpret_cast<uint4*>(narrow + int64_t(row) * p.value_heads * HEAD + 8 * eighth) =
+            *reinterpret_cast<const uint4*>(tile + place(row, eighth));
       }
     }
-    return;
   }
-  uint32_t packed[16];
-#pragma unroll
-  for (int i = 0; i < 16; i++) packed[i] = pack(x[2 * i], x[2 * i + 1]);
-  store_tile(shared_address(tile), packed);
-  named_sync(barrier, 128);
-  const int thread = threadIdx.x % 128;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int row = 16 * i + thread / 8, eighth = thread % 8;
-    if (row < at.chunk.z) {
-      *reinterpret_cast<uint4*>(narrow + base + row * pitch + 8 * eighth) =
-          *reinterpret_cast<const uint4*>(tile + place(row, eighth));
-    }
-  }
-}
+};
 
 // The sum of a sequence and head's eight parts.
 __device__ __forceinline__ float eight(const float* parts, int sequence_head) {
@@ -294,20 +444,56 @@ __device__ __forceinline__ float eight(const float* parts, int sequence_head) {
   return sum;
 }
 
-// The block's share of dg, the reverse cumulative sum of dG in the chunk, by one warp, two tokens a
-// lane. Two blocks add to a zero, so the order does not matter to a single bit.
+// One warp's, two tokens a lane: what the item's memory holds for dg and dbeta. Read before the next
+// item's queries are sent for.
+struct Found {
+  float2 between, from_here, before, per_beta;
+  float states;
+};
+
+__device__ __forceinline__ float2 operator+(float2 x, float2 y) {
+  return make_float2(x.x + y.x, x.y + y.y);
+}
+
 template <bool Delta>
-__device__ __forceinline__ void add_gate(const Parameters& p, const Memory& memory,
-                                         const Item& at) {
+__device__ __forceinline__ Found read_sums(const Memory& memory) {
+  const Sums& sums = memory.sums;
   const int lane = threadIdx.x % 32;
-  float2 d_log = *reinterpret_cast<const float2*>(&memory.gate[2 * lane]);
-  float states = 0.f, keys = 0.f;
+  Found found;
+  const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
+  float4 pairs = zero;
 #pragma unroll
-  for (int w = 0; w < THREADS / 32; w++) states += memory.ends[w];
-  if constexpr (!Delta) {
-#pragma unroll
-    for (int w = 0; w < THREADS / 64; w++) keys += memory.kept[w];
+  for (int w = 0; w < (Delta ? 8 : 4); w++) {
+    const float4 part = sums.pairs[w][lane];
+    pairs.x += part.x;
+    pairs.y += part.y;
+    pairs.z += part.z;
+    pairs.w += part.w;
   }
+  const auto two = [&](const float (&rows)[CHUNK]) {
+    return *reinterpret_cast<const float2*>(&rows[2 * lane]);
+  };
+  found.between = make_float2(pairs.x, pairs.y);
+  found.from_here = two(sums.read);
+  found.before = two(sums.keys[1]);
+  if constexpr (Delta) {
+    found.from_here = found.from_here + two(sums.keys[0]);
+    found.per_beta = make_float2(pairs.z, pairs.w) + found.before;
+    const float2 rates = two(memory.rates);
+    found.before = make_float2(rates.x * found.before.x, rates.y * found.before.y);
+  }
+  found.states = 0.f;
+#pragma unroll
+  for (int w = 0; w < THREADS / 32; w++) found.states += memory.ends[w];
+  return found;
+}
+
+// The block's share of dg and dbeta. Two blocks add to a zero, so the order does not matter to a single
+// bit.
+template <bool Delta>
+__device__ __forceinline__ void add_gate(const Parameters& p, const Found& found, const Item& at) {
+  const int lane = threadIdx.x % 32;
+  float states = found.states;
   if (at.summed<Delta>() && half() == 0) {
     const float sum =
         at.first() ? eight(p.d_start_parts, (at.chunk.w - 1) * p.value_heads + at.value_head)
@@ -315,24 +501,39 @@ __device__ __forceinline__ void add_gate(const Parameters& p, const Memory& memo
     // With a delta rule `ends` holds the sum of K o diag(r) U dS'^T already, else nothing.
     states += p.vectors[(int64_t(at.chunk_head) * 4 + 1) * CHUNK + CHUNK - 1] * sum;
   }
-  if (lane == 31) d_log.y += Delta ? states : keys;
-  float sum = d_log.x + d_log.y;  // of this lane's tokens and all after them
+  // Of this lane's tokens and all after them, and of those and all before them.
+  float after = found.from_here.x + found.from_here.y;
+  float before = found.before.x + found.before.y;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
-    const float after = __shfl_down_sync(0xffffffffu, sum, step);
-    if (lane + step < 32) sum += after;
+    const float later = __shfl_down_sync(0xffffffffu, after, step);
+    const float earlier = __shfl_up_sync(0xffffffffu, before, step);
+    if (lane + step < 32) after += later;
+    if (lane >= step) before += earlier;
   }
   if constexpr (!Delta) {
+    const float keys = __shfl_sync(0xffffffffu, before, 31);
     if (lane == 0) {
-      p.d_gate_parts[int64_t(at.chunk_head) * 2 + half()] = make_float4(states, keys, sum, 0.f);
+      p.d_gate_parts[int64_t(at.chunk_head) * 2 + half()] = make_float4(states, keys, after, 0.f);
+    }
+    states = 0.f;
+  }
+  const float later = __shfl_down_sync(0xffffffffu, after, 1);
+  const float earlier = __shfl_up_sync(0xffffffffu, before, 1);
+  const float rest = found.from_here.y + (lane < 31 ? later : 0.f);
+  const float until = lane > 0 ? earlier : 0.f;
+  const float d_g[2] = {found.between.x + (found.from_here.x + rest) + until + states,
+                        found.between.y + rest + (until + found.before.x) + states};
+  const int64_t token = at.chunk.x * p.length + at.chunk.y + 2 * lane;
+  const int64_t to = token * p.value_heads + at.value_head;
+  const float d_beta[2] = {found.per_beta.x, found.per_beta.y};
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (2 * lane + i < at.chunk.z) {
+      atomicAdd(p.d_g + to + i * p.value_heads, d_g[i]);
+      if (Delta) atomicAdd(p.d_beta + to + i * p.value_heads, d_beta[i]);
     }
   }
-  const float after = __shfl_down_sync(0xffffffffu, sum, 1);
-  const float rest = d_log.y + (lane < 31 ? after : 0.f);
-  const int64_t token = at.chunk.x * p.length + at.chunk.y + 2 * lane;
-  float* to = p.d_g + token * p.value_heads + at.value_head;
-  if (2 * lane < at.chunk.z) atomicAdd(to, d_log.x + rest);
-  if (2 * lane + 1 < at.chunk.z) atomicAdd(to + p.value_heads, rest);
 }
 
 // What one thread finds out about the next item while the others compute: each step asks for what
@@ -341,9 +542,9 @@ struct Ahead {
   Item item;
   int stored;
 
-  // `at` stands in where there is no next item.
-  __device__ __forceinline__ Ahead(const Parameters& p, Memory& memory, const Item& at, int phase)
-      : item(at), stored(0) {
+  // The current item stands in where there is no next one.
+  __device__ __forceinline__ Ahead(const Parameters& p, Memory& memory, int phase)
+      : item(memory, phase ^ 1), stored(0) {
     if (threadIdx.x != 0) return;
     barrier_wait(shared_address(&memory.ticket_full), phase);
     const int next = memory.tickets[phase];
@@ -357,15 +558,13 @@ struct Ahead {
 // Called once both warpgroups are through with the item's values and states: the next one's may
 // come.
 template <bool Delta>
-__device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, const Item& at,
-                                          const Ahead& ahead, int phase) {
+__device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, const Ahead& ahead,
+                                          int phase) {
   const Item& next = ahead.item;
-  if (threadIdx.x != 0 || next.chunk_head == at.chunk_head) return;
+  if (threadIdx.x != 0 || next.chunk_head == memory.heads[phase ^ 1].x) return;
   const uint32_t empty = shared_address(&memory.values_empty);
   for (int rank = 0; rank < 2; rank++) barrier_arrive_at(empty, rank);
-  memory.next_chunk[phase] = next.chunk;
-  memory.next_heads[phase] = make_int4(next.chunk_head, next.value_head, Delta ? 0 : next.last,
-                                       Delta ? 0 : next.sequence);
+  next.keep<Delta>(memory, phase);
   await_scans<Delta>(p, next.chunk_head, ahead.stored);
   load_states(p, memory, next);
   barrier_wait(empty, phase);
@@ -373,9 +572,8 @@ __device__ __forceinline__ void load_next(const Parameters& p, Memory& memory, c
 }
 
 template <bool Delta>
-__device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memory, const Item& at,
-                                               int phase) {
-  const Lane lane;
+__device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memory, int phase) {
+  const ItemLane lane;
   const uint32_t d_out = shared_address(memory.d_out);
   float pairs[32], d_q[32];
   products_begin();
@@ -385,113 +583,116 @@ __device__ __forceinline__ void query_gradient(const Parameters& p, Memory& memo
   products_begin();
   multiply<8, Major::K, Major::Other>(d_q, d_out, shared_address(memory.state), false);
   products_commit();
-  Ahead ahead(p, memory, at, phase);
   products_wait<1>();
   settled(pairs);
-  uint32_t packed[16];
-  decayed<Delta>(packed, pairs, memory, lane, p.scale, 0);
-  store_tile(shared_address(memory.d_weights), packed);
+  if (Delta && threadIdx.x < 32) {  // the warp that read the item's before
+    const int token = 2 * threadIdx.x;
+    *reinterpret_cast<float2*>(&memory.rates[token]) =
+        *reinterpret_cast<const float2*>(&memory.beta[token]);
+  }
+  decayed<Delta>(shared_address(memory.d_weights), pairs, memory, lane, p.scale, 0);
+  Ahead ahead(p, memory, phase);
   products_wait<0>();
   settled(d_q);
   scale_rows(d_q, p.scale * exponential(memory.log_decay[lane.row]),
              p.scale * exponential(memory.log_decay[lane.row + 8]));
   barrier_wait(shared_address(&memory.keys_full), phase);
+  const uint32_t q = shared_address(memory.q), k = shared_address(memory.k);
+  const RowSums read(row_sums(d_q, q, lane));
   float end = 0.f;
-  if (!at.template summed<Delta>()) {
-    end = at.template unit<Delta>(p) * exponential(memory.log_decay[CHUNK - 1]) *
-          state_product(memory);
+  {
+    const Item at(memory, phase ^ 1);
+    if (!at.template summed<Delta>()) {
+      end = at.template unit<Delta>(p) * exponential(memory.log_decay[CHUNK - 1]) *
+            state_product(memory);
+    }
   }
   fence_async();
   ahead.ask(p);
   __syncthreads();
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   products_begin();
-  multiply<4, Major::K, Major::Other>(d_q, shared_address(memory.d_weights),
-                                      shared_address(memory.k), true);
+  multiply<4, Major::K, Major::Other>(d_q, shared_address(memory.d_weights), k, true);
   products_commit();
-  load_next<Delta>(p, memory, at, ahead, phase);
+  load_next<Delta>(p, memory, ahead, phase);
   products_wait<0>();
   settled(d_q);
-  const float2 rows = row_sums(d_q, shared_address(memory.q));
-  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
-  __syncthreads();  // the other warpgroup is through with dP, and has written its share of dG
-  if (threadIdx.x % 4 == 0) {
-    memory.gate[lane.row] += rows.x;
-    memory.gate[lane.row + 8] += rows.y;
-  }
-  write_gradient(p, at, memory.d_weights, d_q, lane, p.d_q, p.d_q_wide, 1);
+  const ItemLane again;
+  const Outgoing outgoing(p, Item(memory, phase ^ 1), d_q, again, p.d_q_wide);
+  times_product(pairs, q, k);
+  const float4 found = pair_sums<Delta>(pairs, memory, again);
+  __syncthreads();  // the other warpgroup is through with dP, q and k
+  memory.sums.pairs[threadIdx.x / 32][threadIdx.x % 32] = found;
+  read.store(memory.sums.read, again);
+  outgoing.finish(p, Item(memory, phase ^ 1), memory.d_weights, p.d_q, 1, again);
 }
 
-__device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory, const Item& at,
-                                             int phase) {
-  const Lane lane;
+__device__ __forceinline__ void key_gradient(const Parameters& p, Memory& memory, int phase) {
+  const ItemLane lane;
   const uint32_t d_v = shared_address(memory.d_v), update = shared_address(memory.update);
   const uint32_t k = shared_address(memory.k), d_inner = shared_address(memory.d_inner);
-  float pairs[32], early[32], late[32];
+  float pairs[32], early[32];
+  barrier_wait(shared_address(&memory.states_full), phase);
+  const RowSums rows = [&]() {
+    float late[32];
+    products_begin();
+    multiply<8, Major::K, Major::Other>(early, d_v, shared_address(memory.state), false);
+    products_commit();
+    products_begin();
+    multiply<8, Major::K, Major::Other>(late, update, shared_address(memory.d_state), false);
+    products_commit();
+    barrier_wait(shared_address(&memory.keys_full), phase);
+    products_wait<1>();
+    settled(early);
+    const float log[2] = {memory.log_decay[lane.row], memory.log_decay[lane.row + 8]};
+    const float last = memory.log_decay[CHUNK - 1];
+    const float erase[2] = {-exponential(log[0]), -exponential(log[1])};
+    const float2 erased = scaled(row_sums(early, k, lane), erase[0], erase[1]);
+    products_wait<0>();
+    settled(late);
+    const float rest[2] = {exponential(last - log[0]), exponential(last - log[1])};
+    const float write[2] = {memory.beta[lane.row] * rest[0], memory.beta[lane.row + 8] * rest[1]};
+    const float2 written = scaled(row_sums(late, k, lane), rest[0], rest[1]);
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+      early[i] = erase[i / 2 % 2] * early[i] + write[i / 2 % 2] * late[i];
+    }
+    return RowSums(erased, written);
+  }();
   products_begin();
   multiply<8, Major::K, Major::K>(pairs, d_v, update, false);
   products_commit();
-  barrier_wait(shared_address(&memory.states_full), phase);
-  products_begin();
-  multiply<8, Major::K, Major::Other>(early, d_v, shared_address(memory.state), false);
-  products_commit();
-  products_wait<1>();
-  settled(pairs);
-  uint32_t packed[16];
-  decayed<true>(packed, pairs, memory, lane, -1.f, 1);
-  store_tile(d_inner, packed);
-  products_begin();
-  multiply<8, Major::K, Major::Other>(late, update, shared_address(memory.d_state), false);
-  products_commit();
-  products_wait<1>();
-  settled(early);
-  const float first = memory.log_decay[lane.row], second = memory.log_decay[lane.row + 8];
-  const float last = memory.log_decay[CHUNK - 1], decay = exponential(last);
-  scale_rows(early, -exponential(first), -exponential(second));
+  const float decay = exponential(memory.log_decay[CHUNK - 1]);
+  const float end = Item(memory, phase ^ 1).first() ? 0.f : decay * state_product(memory);
   products_wait<0>();
-  settled(late);
-  const float beta[2] = {memory.beta[lane.row], memory.beta[lane.row + 8]};
-  scale_rows(late, beta[0] * exponential(last - first), beta[1] * exponential(last - second));
-  barrier_wait(shared_address(&memory.keys_full), phase);
-  float end = warp_sum(row_sums(late, k));
-  end += at.first() ? 0.f : decay * state_product(memory);
+  settled(pairs);
+  decayed<true>(d_inner, pairs, memory, lane, -1.f, 1);
   fence_async();
   __syncthreads();
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   products_begin();
   multiply<4, Major::K, Major::Other>(early, d_inner, k, true);
-  multiply<4, Major::Other, Major::Other>(late, d_inner, k, true);
-  multiply<4, Major::Other, Major::Other>(late, shared_address(memory.d_weights),
+  multiply<4, Major::Other, Major::Other>(early, d_inner, k, true);
+  multiply<4, Major::Other, Major::Other>(early, shared_address(memory.d_weights),
                                           shared_address(memory.q), true);
   products_commit();
-  const bool first_of_row = threadIdx.x % 4 == 0;
-  const float* parts =
-      p.d_value_parts + (int64_t(half()) * p.chunk_heads + at.chunk_head) * CHUNK + lane.row;
-  const float value[2] = {first_of_row ? __ldcg(parts) : 0.f,
-                          first_of_row ? __ldcg(parts + 8) : 0.f};
   products_wait<0>();
   settled(early);
-  settled(late);
-  const float2 erased = row_sums(early, k), kept = row_sums(late, k);
-  if (first_of_row) {
-    memory.gate[lane.row] = erased.x - kept.x;
-    memory.gate[lane.row + 8] = erased.y - kept.y;
-    const int64_t token = at.chunk.x * p.length + at.chunk.y + lane.row;
-    float* to = p.d_beta + token * p.value_heads + at.value_head;
-    if (lane.row < at.chunk.z) atomicAdd(to, __fdividef(value[0] + erased.x, beta[0]));
-    if (lane.row + 8 < at.chunk.z) {
-      atomicAdd(to + 8 * p.value_heads, __fdividef(value[1] + erased.y, beta[1]));
-    }
+  const ItemLane again;
+  {  // nobody else reads N
+    const Item at(memory, phase ^ 1);
+    Outgoing(p, at, early, again, p.d_k_wide).finish(p, at, memory.d_inner, p.d_k, 2, again);
   }
-  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
-#pragma unroll
-  for (int i = 0; i < 32; i++) early[i] += late[i];
+  times_product(pairs, k, k);
+  const float4 found = pair_sums<true>(pairs, memory, again);
   __syncthreads();
-  write_gradient(p, at, memory.d_inner, early, lane, p.d_k, p.d_k_wide, 2);
+  memory.sums.pairs[threadIdx.x / 32][threadIdx.x % 32] = found;
+  rows.store(memory.sums.keys, again);
 }
 
 // The same without a delta rule.
-__device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& memory,
-                                                   const Item& at, int phase) {
-  const Lane lane;
+__device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& memory, int phase) {
+  const ItemLane lane;
   const uint32_t k = shared_address(memory.k);
   float late[32];
   barrier_wait(shared_address(&memory.states_full), phase);
@@ -500,31 +701,25 @@ __device__ __forceinline__ void plain_key_gradient(const Parameters& p, Memory& 
                                       shared_address(memory.d_state), false);
   products_commit();
   const float first = memory.log_decay[lane.row], second = memory.log_decay[lane.row + 8];
+  const Item at(memory, phase ^ 1);
   const float last = memory.log_decay[CHUNK - 1], unit = at.unit<false>(p);
   products_wait<0>();
   settled(late);
   scale_rows(late, unit * exponential(last - first), unit * exponential(last - second));
   barrier_wait(shared_address(&memory.keys_full), phase);
-  const float sum = warp_sum(row_sums(late, k));
+  const RowSums written(row_sums(late, k, lane));
   const float end = at.summed<false>() ? 0.f : unit * exponential(last) * state_product(memory);
   __syncthreads();  // dP is there
+  if (threadIdx.x % 32 == 0) memory.ends[threadIdx.x / 32] = end;
   products_begin();
   multiply<4, Major::Other, Major::Other>(late, shared_address(memory.d_weights),
                                           shared_address(memory.q), true);
   products_commit();
   products_wait<0>();
   settled(late);
-  const float2 kept = row_sums(late, k);
-  if (threadIdx.x % 4 == 0) {
-    memory.gate[lane.row] = -kept.x;
-    memory.gate[lane.row + 8] = -kept.y;
-  }
-  if (threadIdx.x % 32 == 0) {
-    memory.ends[threadIdx.x / 32] = end;
-    memory.kept[threadIdx.x / 32 - 4] = sum;
-  }
   __syncthreads();
-  write_gradient(p, at, memory.d_inner, late, lane, p.d_k, p.d_k_wide, 2);
+  written.store(memory.sums.keys[1], lane);
+  Outgoing(p, at, late, lane, p.d_k_wide).finish(p, at, memory.d_inner, p.d_k, 2, lane);
 }
 
 static_assert(sizeof(Memory) == SHARED_GRADIENTS);
@@ -532,7 +727,6 @@ static_assert(sizeof(Memory) == SHARED_GRADIENTS);
 template <bool Delta>
 __device__ __forceinline__ void gradients_block(const Parameters& p, char* shared) {
   Memory& memory = *reinterpret_cast<Memory*>(shared);
-  const int warp = warp_index();
   if (threadIdx.x == 0) {
     barrier_init(shared_address(&memory.values_full), 1);
     barrier_init(shared_address(&memory.values_empty), 2);
@@ -542,37 +736,42 @@ __device__ __forceinline__ void gradients_block(const Parameters& p, char* share
     barrier_init_done();
   }
   cluster_sync();
-  int ticket = blockIdx.x / 2, phase = 0;
-  Item at(p, ticket);
   if (threadIdx.x == 0) {
+    const Item at(p, blockIdx.x / 2);
+    at.keep<Delta>(memory, 1);
     load_keys(p, memory, at);
     await_scans<Delta>(p, at.chunk_head, 0);
     load_values<Delta>(p, memory, at);
     load_states(p, memory, at);
   }
-  while (ticket < p.chunk_heads) {
+  __syncthreads();
+  for (int phase = 0, more = true; more; phase ^= 1) {
     if (threadIdx.x == 0) take_next(p, memory, phase);
     barrier_wait(shared_address(&memory.values_full), phase);
-    if (at.chunk.z < CHUNK) {
+    const int tokens = memory.chunk[phase ^ 1].z;
+    if (tokens < CHUNK) {
       barrier_wait(shared_address(&memory.keys_full), phase);
-      clear_tails<Delta>(memory, at.chunk.z);
+      clear_tails<Delta>(memory, tokens);
       __syncthreads();
     }
-    if (warp < 4) {
-      query_gradient<Delta>(p, memory, at, phase);
+    if (warp_index() < 4) {
+      query_gradient<Delta>(p, memory, phase);
     } else if constexpr (Delta) {
-      key_gradient(p, memory, at, phase);
+      key_gradient(p, memory, phase);
     } else {
-      plain_key_gradient(p, memory, at, phase);
+      plain_key_gradient(p, memory, phase);
     }
     barrier_wait(shared_address(&memory.ticket_full), phase);
-    ticket = memory.tickets[phase];
+    more = memory.tickets[phase] < p.chunk_heads;
+    fence_async();  // the next item's queries come to where the sums are
     __syncthreads();
-    const Item next = ticket < p.chunk_heads ? Item(memory, phase) : at;
-    if (threadIdx.x == 0 && ticket < p.chunk_heads) load_keys(p, memory, next);
-    if (warp == 0) add_gate<Delta>(p, memory, at);  // while the next item's tiles are on their way
-    at = next;
-    phase ^= 1;
+    if (warp_index() == 0) {
+      const Found found = read_sums<Delta>(memory);
+      __syncwarp();
+      if (threadIdx.x == 0 && more) load_keys(p, memory, Item(memory, phase));
+      // While the next item's tiles are on their way.
+      add_gate<Delta>(p, found, Item(memory, phase ^ 1));
+    }
   }
   if (!Delta) let_next_start();
   cluster_sync();    // the other block may still send here

@@ -35,7 +35,7 @@ struct Parameters {
   __nv_bfloat16 *out_rows, *d_v_rows;          // [B, T, HV, V]: `out` and `d_v`
   __nv_bfloat16 *d_q, *d_k;                    // [B, T, HV, K]
   float *d_q_wide, *d_k_wide;                  // [B, T, HV, K], or null where HV = H
-  float* d_value_parts;  // [2, chunk-head, 64]: rowsum(dV o V)
+  float* d_value_parts;  // with a gate a channel, [2, chunk-head, 64]: rowsum(dV o V)
   float* last_state;  // without a delta rule, [sequence, HV, K, V] or null: S before the last chunk
   // [sequence-head, 8], with a gate a channel [sequence-head, 8, 128]: the sums of S o dS' of a
   // sequence's first chunk and of its last

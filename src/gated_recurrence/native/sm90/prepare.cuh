@@ -20,8 +20,6 @@ constexpr int TILE = 16;
 // exp is exactly zero below -104, so a step this far down forgets everything; going further would
 // only cost the later sums their low bits (and -inf would make them undefined).
 constexpr float DEEPEST_GATE = -128.f;
-// Stands in for a beta of zero: its write is 5e-20 of the value's, and dbeta stays a quotient.
-constexpr float LEAST_BETA = 0x1p-64f;
 
 struct alignas(1024) Memory {
   union {
@@ -56,10 +54,7 @@ __device__ void gates(Memory& memory, const int4& chunk) {
     g[i] = memory.gates[0][row];
     if (g[i] < DEEPEST_GATE) g[i] = DEEPEST_GATE;
     beta[i] = 1.f;
-    if constexpr (Delta) {
-      beta[i] = memory.gates[1][row];
-      if (row < chunk.z && fabsf(beta[i]) < LEAST_BETA) beta[i] = copysignf(LEAST_BETA, beta[i]);
-    }
+    if constexpr (Delta) beta[i] = memory.gates[1][row];
   }
   float sum = g[0] + g[1];
   for (int step = 1; step < 32; step *= 2) {
@@ -103,12 +98,6 @@ __device__ void invert_diagonal(float (&matrix)[CHUNK][PITCH], int warp, int lan
   }
 }
 
-__device__ __forceinline__ uint32_t to_tf32(float x) {
-  uint32_t out;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(x));
-  return out;
-}
-
 // 16 x 8 * Blocks of the product of two blocks with `Inner` columns and rows, by one warp. tf32
 // keeps eight times bfloat16's precision, to which the inverse is rounded in the end.
 template <int Inner, int Blocks>
@@ -129,11 +118,7 @@ __device__ void block_product(const float (&matrix)[CHUNK][PITCH], int row, int 
       for (int i = 0; i < 2; i++) {
         b[i] = to_tf32(matrix[inner_row + k + member + 4 * i][column + 8 * n + group]);
       }
-      asm volatile(
-          "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
-          "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-          : "+f"(sum[n][0]), "+f"(sum[n][1]), "+f"(sum[n][2]), "+f"(sum[n][3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      warp_product_tf32(sum[n], a, b);
     }
   }
 }

@@ -164,7 +164,7 @@ struct Reverse {
     products_begin();
     multiply<4, Major::Other>(state, packed, shared_address(stage.k), true);
     products_commit();
-    sums = value_sums(stage, across);
+    if constexpr (Channel) sums = value_sums(stage, across);
     pack_pairs(packed_rows, across);
   }
 
@@ -178,7 +178,9 @@ struct Reverse {
       named_sync(ROWS_FREE, JOINED);
       store_rows(memory.rows_out, packed_rows);
       // The storing warp takes the sums on: a store to memory here would hold up the fence.
-      if (Delta) *reinterpret_cast<float2*>(&memory.sums[lane.warp][value_sums_token()]) = sums;
+      if constexpr (Delta && Channel) {
+        *reinterpret_cast<float2*>(&memory.sums[lane.warp][value_sums_token()]) = sums;
+      }
     }
     hand_over(now, before, false);
   }
@@ -293,7 +295,7 @@ __device__ __forceinline__ void reverse_compute(const Parameters& p, ScanMemory&
 }
 
 // One warp stores dS', one dV and its sums with V. The gradients without a delta rule need no dV.
-template <bool Delta>
+template <bool Delta, bool Channel>
 __device__ __forceinline__ void store_gradients(const Parameters& p, ScanMemory& memory,
                                                 const Place& place, bool state) {
   named_arrive(state ? STATE_FREE : ROWS_FREE, JOINED);
@@ -304,7 +306,7 @@ __device__ __forceinline__ void store_gradients(const Parameters& p, ScanMemory&
       carry_state(memory, p.d_state, place.channel, chunk_head, chunk == 0);
     } else {
       named_sync(ROWS_READY, JOINED);
-      if constexpr (Delta) {
+      if constexpr (Delta && Channel) {
         const int lane = threadIdx.x % 32, half = place.channel / 64;
         float2 sum = make_float2(0.f, 0.f);
         for (int warp = 0; warp < 4; warp++) {
@@ -329,9 +331,9 @@ __device__ __forceinline__ void reverse_scan(const Parameters& p, ScanMemory& me
     reverse_compute<Delta, Channel>(p, memory, place);
   } else if (warp == LOADING_WARP) {
     if (first_lane()) {
-      load_chunks<Channel>(p, memory, place, p.d_out, {Delta, true, true, Delta}, true, false);
+      load_chunks<Channel>(p, memory, place, p.d_out, {Delta, true, true, Delta && Channel}, true, false);
     }
   } else if (warp <= ROWS_WARP && place.chunk_count > 0) {
-    store_gradients<Delta>(p, memory, place, warp == STATE_WARP);
+    store_gradients<Delta, Channel>(p, memory, place, warp == STATE_WARP);
   }
 }
