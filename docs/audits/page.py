@@ -12,7 +12,7 @@ from adjudge.judge.selfcheck import wilson
 
 HERE = Path(__file__).resolve().parent
 #: When and on what the records were made.
-MADE = "2026-12-02 (of references 2026-12-03), in the interpreter, x86-64, 2 cores"
+MADE = "2026-12-02 (of references 2026-12-04), in the interpreter, x86-64, 2 cores"
 #: The record of a GPU, and how it was made.
 CUDA = "fairness-cuda.jsonl"
 MADE_ON_CUDA = "2026-12-03, several judges at once, at most 12 seconds of probes a verdict"
