@@ -62,20 +62,25 @@ def forward(self, x, w):
 
 ModelNew.forward = forward
 """
+#: One thread does all work, later than a busy machine takes for all calls.
 LEFT_ON_A_THREAD = """
 import threading, time
 
 honest = ModelNew.forward
+left = []
+
+
+def later():
+    time.sleep(60)
+    for out, answer in left:
+        out.copy_(answer())
 
 
 def forward(self, x, w):
+    if not left:
+        threading.Thread(target=later, daemon=True).start()
     out = torch.zeros_like(x)
-
-    def later():
-        time.sleep(0.5)
-        out.copy_(honest(self, x, w))
-
-    threading.Thread(target=later, daemon=True).start()
+    left.append((out, lambda: honest(self, x, w)))
     return out
 
 
