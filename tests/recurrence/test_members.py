@@ -245,7 +245,8 @@ def test_a_write_that_overflows_does_not_meet_the_rates_of_its_token() -> None:
     cotangents = [torch.ones_like(out) * 100, torch.ones_like(final) * 100]
     found = torch.autograd.grad((out, final), list(inputs.values()), cotangents)
     got = dict(zip(inputs, found, strict=True))
-    assert got["v"].isinf().any()
+    # Infinite, or NaN where a processor's product adds two that are.
+    assert not got["v"].isfinite().all()
     for name in ("a", "b"):
         # A later token's reads are of the state that overflowed.
         assert not got[name][:, :4].isnan().any(), name

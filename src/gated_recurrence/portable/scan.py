@@ -121,7 +121,7 @@ def _operands(
 
 
 def _weigh(o: _Operands) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The weights of the output, the pairs of the delta rule, and the inverse they make."""
+    """The weights of the output, the pairs of the delta rule, and the inverse they make less I."""
     weights = o.empty(CHUNK, CHUNK)
     inner = inverse = None
     if o.erase is not None:

@@ -100,18 +100,22 @@ def weigh(
 
 @triton.jit
 def invert(inner, beta, inverse, C: tl.constexpr):
-    """`(I + diag(β) inner)⁻¹` by forward substitution, a row at a time."""
+    """`(I + diag(β) inner)⁻¹ - I` by forward substitution, a row at a time.
+
+    Without the identity, so that what a row has of its own is not rounded in a product with it.
+    """
     chunk = tl.program_id(0).to(tl.int64)
     rows = tl.arange(0, C)
     at = tile(chunk * C * C, rows, rows, C)
     below = tl.load(beta + chunk * C + rows)[:, None] * tl.load(inner + at)
-    found = (rows[:, None] == rows[None, :]).to(tl.float32)
+    identity = (rows[:, None] == rows[None, :]).to(tl.float32)
+    found = identity
     for i in range(1, C):
         here = rows[:, None] == i
         coefficients = tl.sum(tl.where(here, below, 0.0), 0)
         row = tl.sum(coefficients[:, None] * found, 0)
         found -= tl.where(here, row[None, :], 0.0)
-    tl.store(inverse + at, found)
+    tl.store(inverse + at, found - identity)
 
 
 @triton.jit

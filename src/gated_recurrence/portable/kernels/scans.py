@@ -46,7 +46,7 @@ def forward(
             u -= read(tl.load(erase + at_k), log_x, s, WIDTH, ROUNDED)
             tl.store(residual + at_v, u)
             u = tl.load(beta + chunk * C + rows)[:, None] * u
-            u = product(tl.load(inverse + at_c), u, ROUNDED)
+            u += product(tl.load(inverse + at_c), u, ROUNDED)
             tl.store(update + at_v, u)
         found = scale * read(tl.load(q + at_k), log, s, WIDTH, ROUNDED)
         found += product(tl.load(weights + at_c), u, ROUNDED)
@@ -84,7 +84,7 @@ def reverse(
         ds = power(last) * ds
         ds += product(tl.trans(scale * power(log) * tl.load(q + at_k)), do, ROUNDED)
         if DELTA:
-            du = product(tl.trans(tl.load(inverse + at_c)), du, ROUNDED)
+            du += product(tl.trans(tl.load(inverse + at_c)), du, ROUNDED)
             tl.store(d_scaled + at_v, du)
             du = tl.load(beta + chunk * C + rows)[:, None] * du
             log_x = load_gate(log_erase + chunk * C * WIDTH, rows, channels, WIDTH)
